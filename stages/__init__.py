@@ -1,0 +1,1 @@
+"""Isthmus: from a text corpus to a dense retriever, one chapter a file."""

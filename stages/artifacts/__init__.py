@@ -1,0 +1,1 @@
+"""What crosses from one stage to the next: tables, model folders, documents."""

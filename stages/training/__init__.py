@@ -1,0 +1,1 @@
+"""How anything is trained here: processes, the loop, progress. Knows nothing of retrieval."""
