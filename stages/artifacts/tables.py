@@ -95,7 +95,7 @@ class Table:
     def count(self, path: Path | str) -> int:
         """The number of rows, from the footer."""
         with self.open(path) as file:
-            return file.metadata.num_rows
+            return int(file.metadata.num_rows)
 
     def open(self, path: Path | str) -> pq.ParquetFile:
         """The Parquet file, its columns checked. Raises `Refusal` as `stream` does."""
@@ -128,7 +128,7 @@ class Table:
             if isinstance(rows, dict):
                 table = pa.table(rows, schema=self.schema)
             else:
-                table = (pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
+                table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
                 table = table.select(self.schema.names).cast(self.schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError, KeyError, TypeError, ValueError) as error:
             raise Refusal(f"{path}: not a {self.name} table: {error}") from error

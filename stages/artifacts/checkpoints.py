@@ -1,0 +1,211 @@
+"""Models cross stages as sentence-transformers folders: safetensors, tokenizer, pooling, normalisation."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from stages.artifacts.documents import read_json
+from stages.artifacts.files import whole
+from stages.artifacts.refusal import Refusal
+
+Pooling = Literal["cls", "mean"]
+
+WEIGHTS = "model.safetensors"
+HEADS = "heads.safetensors"  # what pre-training used beside the encoder; other programs ignore it
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The ids that collation needs: special pieces, and how many pieces there are."""
+
+    size: int
+    cls: int
+    sep: int
+    pad: int
+    mask: int
+    special: tuple[int, ...]
+
+
+class TextEncoder(nn.Module):
+    """A transformer and how its states become the one vector of a text.
+
+    Attributes:
+        transformer: any encoder of transformers that maps ids [B, L] to states [B, L, d].
+        pooling: ``cls`` (the papers) or ``mean`` over the real pieces.
+        normalise: whether vectors have length 1, so that their product is the cosine.
+    """
+
+    def __init__(self, transformer: nn.Module, pooling: Pooling, normalise: bool):
+        super().__init__()
+        self.transformer, self.pooling, self.normalise = transformer, pooling, normalise
+
+    @property
+    def config(self) -> Any:
+        """The transformer's configuration."""
+        return self.transformer.config
+
+    def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """[B, L] ids and [B] lengths (special pieces included) → [B, L, d] last-layer states."""
+        real = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        states: Tensor = self.transformer(input_ids=ids, attention_mask=real[:, None, None, :]).last_hidden_state
+        return states
+
+    def pool(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """[B, L, d] states → [B, d]: the first state, or the mean over the real ones; never normalised."""
+        if self.pooling == "cls":
+            return states[:, 0]
+        real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+        return (states * real[..., None]).sum(1) / lengths[:, None]
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """[B, L] ids and [B] lengths → [B, d] float32 vectors."""
+        vectors = self.pool(self.states(ids, lengths), lengths).float()
+        return nn.functional.normalize(vectors, dim=-1) if self.normalise else vectors
+
+
+def load_tokenizer(folder: Path | str) -> Tokenizer:
+    """The fast tokenizer of a model folder, neither truncating nor padding.
+
+    Text that spells a special piece (``[SEP]``) stays text.
+
+    Raises:
+        Refusal: the folder holds no tokenizer.json.
+    """
+    path = Path(folder) / "tokenizer.json"
+    if not path.is_file():
+        raise Refusal(f"{path}: no such file; a model folder needs a fast tokenizer")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def load_vocabulary(folder: Path | str) -> Vocabulary:
+    """The special ids of a model folder's tokenizer.
+
+    Raises:
+        Refusal: it has no [CLS], [SEP], [PAD] or [MASK] (under any name).
+    """
+    tokenizer = load_tokenizer(folder)
+    names = read_json(Path(folder) / "tokenizer_config.json")
+    ids: dict[str, int] = {}
+    for role, ours in (("cls_token", "cls"), ("sep_token", "sep"), ("pad_token", "pad"), ("mask_token", "mask")):
+        named = names.get(role)
+        content = named["content"] if isinstance(named, dict) else named
+        found = tokenizer.token_to_id(content) if content else None
+        if found is None:
+            raise Refusal(f"{folder}/tokenizer_config.json: {role} is missing")
+        ids[ours] = found
+    special = tuple(sorted(key for key, piece in tokenizer.get_added_tokens_decoder().items() if piece.special))
+    return Vocabulary(size=tokenizer.get_vocab_size(), special=special, **ids)
+
+
+def load_encoder(folder: Path | str, dropout: float = 0.0) -> TextEncoder:
+    """The encoder in a model folder, in float32, with the pooling that the folder states (else [CLS]).
+
+    Args:
+        dropout: probability for hidden states and attention; SDPA's fast path on a CPU needs 0.
+
+    Raises:
+        Refusal: the folder is no model folder, or its weights are not safetensors.
+    """
+    from transformers import AutoModel  # costs seconds: only when a model is really needed
+
+    folder = Path(folder)
+    for name in ("config.json", WEIGHTS):
+        if not (folder / name).is_file():
+            raise Refusal(f"{folder / name}: no such file")
+    transformer = AutoModel.from_pretrained(
+        folder,
+        dtype=torch.float32,
+        attn_implementation="sdpa",
+        trust_remote_code=False,
+        use_safetensors=True,
+        local_files_only=True,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+    return TextEncoder(transformer, stated_pooling(folder), states_normalisation(folder))
+
+
+def stated_pooling(folder: Path | str) -> Pooling:
+    """``mean`` or ``cls`` as 1_Pooling/config.json says; [CLS], as in the papers, where it is silent."""
+    path = Path(folder) / "1_Pooling" / "config.json"
+    if path.is_file() and read_json(path).get("pooling_mode_mean_tokens"):
+        return "mean"
+    return "cls"
+
+
+def states_normalisation(folder: Path | str) -> bool:
+    """Whether modules.json ends in a normalisation."""
+    path = Path(folder) / "modules.json"
+    return path.is_file() and any("Normalize" in module["type"] for module in read_json(path))
+
+
+def save_encoder(
+    encoder: TextEncoder, tokenizer_from: Path | str, folder: Path | str, heads: dict[str, Tensor] | None = None
+) -> None:
+    """Write the encoder as a sentence-transformers folder, whole or not at all.
+
+    Args:
+        tokenizer_from: the model folder whose tokenizer the encoder was trained with.
+        heads: parameters to keep beside the encoder, in ``heads.safetensors``.
+    """
+    with whole(folder) as partial:
+        encoder.transformer.save_pretrained(partial)  # type: ignore[operator]
+        copy_tokenizer(tokenizer_from, partial)
+        describe(partial, encoder.pooling, encoder.normalise, encoder.config)
+        if heads:
+            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in heads.items()}, partial / HEADS)
+
+
+def copy_tokenizer(source: Path | str, target: Path) -> None:
+    """Copy the tokenizer's files from one model folder to another."""
+    for name in TOKENIZER_FILES:
+        if (Path(source) / name).is_file():
+            shutil.copyfile(Path(source) / name, target / name)
+
+
+def describe(folder: Path, pooling: Pooling, normalise: bool, config: Any) -> None:
+    """Write the files by which sentence-transformers knows pooling, normalisation and length."""
+    kinds = ["Transformer", "Pooling"] + ["Normalize"] * normalise
+    paths = ["", "1_Pooling", "2_Normalize"]
+    modules = [
+        {"idx": i, "name": str(i), "path": paths[i], "type": f"sentence_transformers.models.{kind}"}
+        for i, kind in enumerate(kinds)
+    ]
+    pool = {"word_embedding_dimension": config.hidden_size}
+    modes = {"pooling_mode_cls_token": pooling == "cls", "pooling_mode_mean_tokens": pooling == "mean"}
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    for name, document in {
+        "modules.json": modules,
+        "1_Pooling/config.json": pool | modes,
+        "sentence_bert_config.json": {"max_seq_length": config.max_position_embeddings, "do_lower_case": False},
+        "config_sentence_transformers.json": {"similarity_fn_name": "cosine" if normalise else "dot"},
+    }.items():
+        (folder / name).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def load_heads(folder: Path | str) -> dict[str, Tensor]:
+    """What `save_encoder` kept beside the encoder; empty where there is nothing.
+
+    Raises:
+        Refusal: the file is damaged.
+    """
+    path = Path(folder) / HEADS
+    if not path.is_file():
+        return {}
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise Refusal(f"{path}: not safetensors: {error}") from error

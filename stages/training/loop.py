@@ -1,0 +1,245 @@
+"""The one training loop. Whatever happens in a step is a function of the seed and the step's number.
+
+So a run that was killed goes on from its last state and ends with the same bytes: there is no generator or
+data loader whose state could be lost.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from stages.training import checkpoint
+from stages.training.curves import Curves
+from stages.training.processes import Processes, autocast
+from stages.training.progress import Progress
+
+
+class Batch(Protocol):
+    """A micro-batch on its way to the device.
+
+    Attributes:
+        counts: how many of each thing it holds (predicted positions by loss, queries, ``tokens``). The loop adds
+            them over micro-batches and processes, so that losses are means over the whole batch.
+    """
+
+    counts: dict[str, int]
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on another device."""
+        ...
+
+
+Observed = dict[str, tuple[Tensor, Tensor]]  # name → (sum, count), both scalars; logged as sum / count
+Batches = Callable[[int], list[Any]]  # step → this process's micro-batches
+Probe = Callable[[int], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how fast to train.
+
+    Attributes:
+        steps: optimiser steps in all.
+        learning_rate: the peak of a linear warm-up and linear decay to zero.
+        warmup: steps of linear warm-up.
+        new_parts: first steps in which only the parts that the backbone did not have are trained.
+        clip: largest norm of the gradient.
+        checkpoint: seconds between states on disk.
+    """
+
+    steps: int
+    learning_rate: float
+    warmup: int = 0
+    new_parts: int = 0
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    seed: int = 0
+    precision: str = "bf16"
+    log_every: int = 10
+    probe_every: int = 0
+    checkpoint: float = 60.0
+
+    def rate(self, step: int) -> float:
+        """The learning rate of step 0, 1, …"""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        return self.learning_rate * (self.steps - step) / max(self.steps - self.warmup, 1)
+
+
+@dataclass
+class Report:
+    """What a run has shown: one row of logged values per logging step, and its speed."""
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    tokens: float = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real tokens through the model, optimiser included, probes and checkpoints not."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def last(self, name: str) -> float:
+        """The last logged value of one name."""
+        return float(next(row[name] for row in reversed(self.history) if name in row))
+
+
+def train(
+    model: nn.Module,
+    batches: Batches,
+    plan: Plan,
+    processes: Processes,
+    scratch: Path,
+    curves: Curves | None = None,
+    probe: Probe | None = None,
+    what: str = "train",
+) -> Report:
+    """Train ``model`` in place.
+
+    Args:
+        model: ``model(batch, totals)`` gives this micro-batch's share of the loss (shares add up to the loss over
+            micro-batches and processes) and what was observed. ``model.new`` may name the parameters that
+            train alone in the first ``plan.new_parts`` steps.
+        batches: the micro-batches of a step, for this process; called ahead of time in another thread.
+        scratch: a folder for the state of this very run; an interrupted run found there is continued.
+    """
+    model.to(processes.device).train()
+    optimiser = _optimiser(model, plan, processes.device)
+    start, history = checkpoint.restore(scratch, model, optimiser)
+    report, curves = Report(history), curves or Curves(None)
+    for row in history:
+        curves.log(row["step"], {name: value for name, value in row.items() if name != "step"})
+    window: Observed = {}
+    saved = time.monotonic()
+    with Ahead(batches, start, plan.steps) as ahead, Progress(what, plan.steps, "steps", start) as bar:
+        for step in range(start, plan.steps):
+            began, parts = time.monotonic(), ahead.take()
+            _step(model, optimiser, parts, step, plan, processes, window)
+            report.tokens += sum(part.counts.get("tokens", 0) for part in parts)
+            if (step + 1) % plan.log_every == 0 or step + 1 == plan.steps:
+                row = _means(window, processes)
+                report.seconds += time.monotonic() - began
+                if probe and plan.probe_every and ((step + 1) % plan.probe_every == 0 or step + 1 == plan.steps):
+                    row |= _probe(probe, step + 1, model)
+                curves.log(step + 1, row)
+                report.history.append({"step": step + 1, **row})
+                # only here, where the window of observations is empty: a state then needs none of it
+                if processes.first and step + 1 < plan.steps and time.monotonic() - saved >= plan.checkpoint:
+                    checkpoint.save(scratch, step + 1, model, optimiser, report.history)
+                    saved = time.monotonic()
+            else:
+                report.seconds += time.monotonic() - began
+            bar.advance(1, f"loss {report.history[-1]['loss']:.3f}" if report.history else "")
+    curves.close()
+    return report
+
+
+class Ahead:
+    """Makes the next step's micro-batches in a thread while this step computes."""
+
+    def __init__(self, batches: Batches, start: int, end: int):
+        self.batches, self.next, self.end = batches, start, end
+        self.pool = ThreadPoolExecutor(1)
+        self.coming = self.pool.submit(batches, start) if start < end else None
+
+    def take(self) -> list[Any]:
+        """The micro-batches of the next step, in order."""
+        assert self.coming is not None, "no step is left"
+        parts: list[Any] = self.coming.result()
+        self.next += 1
+        self.coming = self.pool.submit(self.batches, self.next) if self.next < self.end else None
+        return parts
+
+    def __enter__(self) -> "Ahead":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+
+def _optimiser(model: nn.Module, plan: Plan, device: torch.device) -> torch.optim.AdamW:
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    vectors = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": plan.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=plan.learning_rate, fused=True)
+
+
+def _step(
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    parts: list[Any],
+    step: int,
+    plan: Plan,
+    processes: Processes,
+    window: Observed,
+) -> None:
+    torch.manual_seed((plan.seed * 1_000_003 + step) * 1009 + processes.rank)  # dropout, whatever came before
+    new: set[str] = getattr(model, "new", set())
+    alone = step < plan.new_parts and bool(new)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not alone or name in new)
+    totals = _totals(parts, processes)
+    for part in parts:
+        with autocast(processes.device, plan.precision):
+            loss, observed = model(part.to(processes.device), totals)
+        loss.backward()
+        _observe(window, observed | {"loss": (loss.detach(), torch.tensor(1.0 / len(parts) / processes.world))})
+    nn.utils.clip_grad_norm_(_add_gradients(model, processes), plan.clip)
+    for group in optimiser.param_groups:
+        group["lr"] = plan.rate(step)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+
+
+def _totals(parts: list[Any], processes: Processes) -> dict[str, int]:
+    names = sorted(parts[0].counts)
+    here = torch.tensor([sum(part.counts[name] for part in parts) for name in names], dtype=torch.int64)
+    total: list[int] = processes.total(here.to(processes.device)).tolist()
+    return dict(zip(names, total, strict=True))
+
+
+def _add_gradients(model: nn.Module, processes: Processes) -> list[nn.Parameter]:
+    """Sum gradients over processes (each holds its share of one loss) and return the parameters that have one."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if processes.world > 1:
+        used = torch.tensor([parameter.grad is not None for parameter in parameters], device=processes.device)
+        used = processes.total(used.int())  # a text may be absent from one process's batch, not from another's
+        parameters = [parameter for parameter, users in zip(parameters, used.tolist(), strict=True) if users]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = processes.total(torch.cat([grad.flatten() for grad in grads]))
+        for parameter, grad in zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True):
+            parameter.grad = grad.view_as(parameter)
+    return [parameter for parameter in parameters if parameter.grad is not None]
+
+
+def _observe(window: Observed, observed: Observed) -> None:
+    for name, (value, count) in observed.items():
+        seen = window.get(name, (torch.zeros(()), torch.zeros(())))
+        window[name] = (seen[0].to(value.device) + value.detach(), seen[1].to(count.device) + count)
+
+
+def _means(window: Observed, processes: Processes) -> dict[str, float]:
+    names = sorted(window)
+    pairs = torch.stack([torch.stack([value.double().cpu() for value in window[name]]) for name in names])
+    totals = processes.total(pairs.to(processes.device, torch.float32)).double().cpu()
+    window.clear()
+    means = {name: (value / count).item() for name, (value, count) in zip(names, totals, strict=True) if count}
+    broken = [name for name, mean in means.items() if not math.isfinite(mean)]
+    if broken:
+        raise FloatingPointError(f"{broken[0]} is {means[broken[0]]}: lower the learning rate or train in fp32")
+    return means
+
+
+def _probe(probe: Probe, step: int, model: nn.Module) -> dict[str, float]:
+    model.eval()
+    with torch.no_grad():
+        values = probe(step)
+    model.train()
+    return values
