@@ -1,0 +1,185 @@
+"""Exact counts of every n-gram of a corpus, in a memory that does not grow with it.
+
+Level by level: an n-gram can occur twice only if both of its (n−1)-grams do, so a level writes down only
+the places where both repeat, and every place that it leaves out has count 1. An n-gram is the pair (id of
+its first n−1 words, id of its last word) in one int64: identities are exact, only the *partition* of a
+pair is a hash. Partitions are counted one after the other, and the answers overwrite the pairs on disk.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from stages.counting.blocks import Block, runs
+from stages.counting.flat import Flat
+from stages.counting.frequencies import tally
+
+CHUNK = 1 << 18  # records of one partition that are looked at together
+END = -1  # stands behind every passage
+FIXED = 320 << 20  # bytes of the process that do not depend on the corpus: imports, blocks, chunks
+PER_NGRAM = 96  # bytes per distinct n-gram of the partition at hand, copies of sorting and merging included
+MOST_PARTITIONS = 1 << 16
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴/φ: multiplicative hashing (Knuth, TAOCP 3, §6.4)
+
+
+class Level:
+    """The n-grams of one length that may repeat.
+
+    Records lie block after block and, inside a block, partition after partition. A record is first an
+    n-gram's pair of ids, and after `resolve` its answer: (id or −1 when it does not repeat, count).
+    """
+
+    def __init__(self, partitions: int, folder: Path):
+        self.partitions = partitions
+        self.places, self.records = Flat(np.int32, folder), Flat(np.int64, folder)
+        self.bounds: list[np.ndarray] = []
+        self.repeated = 0
+
+    def append(self, places: np.ndarray, pairs: np.ndarray) -> None:
+        """The next block's candidates: their positions in the block, and their pairs of ids."""
+        bits = self.partitions.bit_length() - 1
+        hashed = (pairs.view(np.uint64) * GOLDEN) >> np.uint64(48)
+        partition = (hashed >> np.uint64(16 - bits)).astype(np.uint16)
+        order = np.argsort(partition, kind="stable")
+        ends = np.cumsum(np.bincount(partition, minlength=self.partitions))
+        self.bounds.append(self.records.size + np.concatenate([[0], ends]))
+        self.places.append(places[order])
+        self.records.append(pairs[order])
+
+    def resolve(self) -> Iterator[int]:
+        """Replace every pair by its answer; yields after each partition."""
+        bounds = np.stack(self.bounds)
+        for partition in range(self.partitions):
+            starts, ends = bounds[:, partition], bounds[:, partition + 1]
+            pairs, counts = self._repeated(starts, ends)
+            self._answer(starts, ends, pairs, counts)
+            self.repeated += len(pairs)
+            yield partition
+
+    def read(self, block: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """[size] int32 ids, −1 where an n-gram does not repeat, and [size] int32 counts, at least 1."""
+        start, end = int(self.bounds[block][0]), int(self.bounds[block][-1])
+        places = self.places.read(start, end - start)
+        answers = self.records.read(start, end - start).view(np.int32).reshape(-1, 2)
+        ids, counts = np.full(size, -1, dtype=np.int32), np.ones(size, dtype=np.int32)
+        ids[places], counts[places] = answers[:, 0], answers[:, 1]
+        return ids, counts
+
+    def _repeated(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The pairs of one partition that occur at least twice, sorted, and their counts."""
+        pairs = counts = np.empty(0, dtype=np.int64)
+        for _, chunk in self._chunks(starts, ends):
+            fresh, times = np.unique(chunk, return_counts=True)
+            pairs, counts = _merge(pairs, counts, fresh, times) if len(pairs) else (fresh, times)
+        return pairs[counts > 1], counts[counts > 1]
+
+    def _answer(self, starts: np.ndarray, ends: np.ndarray, pairs: np.ndarray, counts: np.ndarray) -> None:
+        ids = self.repeated + np.arange(len(pairs))
+        answers = np.stack([np.append(ids, -1), np.append(counts, 1)], axis=1).astype(np.int32)
+        guarded = np.append(pairs, -1)
+        for rows, chunk in self._chunks(starts, ends):
+            at = np.searchsorted(pairs, chunk)
+            at[guarded[at] != chunk] = len(pairs)
+            found = answers[at].view(np.int64).ravel()
+            cuts = np.cumsum(ends[rows] - starts[rows])[:-1]
+            for start, part in zip(starts[rows].tolist(), np.split(found, cuts), strict=True):
+                self.records.overwrite(start, part)
+
+    def _chunks(self, starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        for rows in runs(ends - starts, CHUNK):
+            spans = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+            yield rows, np.concatenate([self.records.read(start, end - start) for start, end in spans])
+
+
+class Ngrams:
+    """The n-grams of a corpus up to some length, counted.
+
+    Attributes:
+        occurrences: [words] int64, the count of every word.
+        totals: totals[n] is the number of n-grams of length n, counted with repetition.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.words = Flat(np.int32, folder)
+        self.sizes: list[int] = []
+        self.occurrences = np.zeros(0, dtype=np.int64)
+        self.totals: dict[int, int] = {1: 0}
+        self.levels: list[Level] = []
+
+    def add(self, block: Block) -> None:
+        """Take in the next passages of the corpus."""
+        behind = np.cumsum(block.lengths)
+        self.words.append(np.insert(block.words, behind, END))
+        self.sizes.append(len(block.words) + len(behind))
+        self.occurrences = tally(self.occurrences, block.words)
+        self.totals[1] += len(block.words)
+
+    def lengthen(self, partitions: int) -> Iterator[int]:
+        """Count the n-grams one word longer than so far; yields after each block and each partition.
+
+        Args:
+            partitions: a power of two, at most 2¹⁶; the counts do not depend on it.
+        """
+        n = len(self.levels) + 2
+        level = Level(partitions, self.folder)
+        self.totals[n] = 0
+        for index, words in enumerate(self._blocks()):
+            level.append(*_candidates(self._ids(index, words), words, n))
+            self.totals[n] += int(np.count_nonzero(inside(words, n)))
+            yield index
+        yield from level.resolve()
+        self.levels.append(level)
+
+    def read(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Every block: its words with `END` behind each passage, and for n = 2, 3, … the count of the n-gram
+        that starts at each of these positions (of no meaning where there is none: see `inside`)."""
+        for index, words in enumerate(self._blocks()):
+            yield words, [level.read(index, len(words))[1] for level in self.levels]
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        start = 0
+        for size in self.sizes:
+            yield self.words.read(start, size)
+            start += size
+
+    def _ids(self, index: int, words: np.ndarray) -> np.ndarray:
+        """Ids of the repeated n-grams of the length counted last, −1 elsewhere."""
+        if self.levels:
+            return self.levels[-1].read(index, len(words))[0]
+        repeats = np.append(self.occurrences > 1, False)  # the last entry answers for END
+        return np.where(repeats[words], words, -1)
+
+
+def partitions_within(words: int, memory: int) -> int:
+    """The partitions, a power of two, that count ``words`` words in a process of ``memory`` bytes.
+
+    No fewer than keep a partition in one chunk, up to 1024: smaller ones are not only lean but, sorted in
+    the processor's cache, faster. The answer may exceed `MOST_PARTITIONS`, and then it cannot be done.
+    """
+    lean = -(-words * PER_NGRAM // max(memory - FIXED, 1))
+    fast = min(-(-words // CHUNK), 1024)
+    return 1 << (max(lean, fast, 1) - 1).bit_length()
+
+
+def inside(words: np.ndarray, n: int) -> np.ndarray:
+    """[words − n + 1] bool: does the n-gram that starts here stay in its passage?"""
+    starts = max(len(words) - n + 1, 0)
+    ends = np.concatenate([[0], np.cumsum(words == END)])
+    return np.asarray(ends[n:] == ends[:starts])
+
+
+def _candidates(ids: np.ndarray, words: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where both (n−1)-grams of an n-gram repeat, and the pair that names the n-gram."""
+    places = np.flatnonzero((ids[:-1] | ids[1:]) >= 0)  # the sign survives if either is negative
+    return places, (ids[places].astype(np.int64) << 32) | words[places + n - 1]
+
+
+def _merge(
+    pairs: np.ndarray, counts: np.ndarray, more_pairs: np.ndarray, more_counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    merged, inverse = np.unique(np.concatenate([pairs, more_pairs]), return_inverse=True)
+    totals = np.zeros(len(merged), dtype=np.int64)
+    np.add.at(totals, inverse, np.concatenate([counts, more_counts]))
+    return merged, totals
