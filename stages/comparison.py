@@ -1,0 +1,140 @@
+"""Per-query values of every row → paired tests, and the table of what every stage was worth."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow.compute as pc
+import typer
+
+from stages.artifacts.documents import read_json, write_json
+from stages.artifacts.refusal import Refusal
+from stages.artifacts.tables import Values
+from stages.measuring.significance import holm, paired_p
+
+BASELINE = "bm25"
+CHAIN = ("bm25", "backbone", "encoder", "retriever1", "retriever2", "reranker", "retriever")
+COLUMNS = ("RR@10", "nDCG@10", "R@50", "R@100", "R@1000")
+LEVEL = 0.05
+
+
+def compare(
+    values: Annotated[list[Path], typer.Argument(help="Values tables, in the order of the rows")],
+    out: Annotated[Path, typer.Option(help="JSON of differences and p-values to write")],
+    measures: Annotated[list[str], typer.Option(help="measures that are tested")] = ["RR@10", "nDCG@10", "R@100"],  # noqa: B006
+    draws: Annotated[int, typer.Option(min=1, help="random sign patterns")] = 100_000,
+    seed: Annotated[int, typer.Option(min=0, help="of the patterns")] = 0,
+) -> None:
+    """Per-query values of every row → paired tests against bm25 and against the row before."""
+    rows = _read(values, measures)
+    pairs = _pairs(list(rows))
+    report: dict[str, Any] = {name: {} for name in rows if name != BASELINE}
+    for column, measure in enumerate(measures):
+        differences = np.stack([rows[row][:, column] - rows[other][:, column] for row, other in pairs], axis=1)
+        p = paired_p(differences, draws, seed)
+        found = zip(pairs, differences.mean(axis=0).tolist(), p.tolist(), holm(p).tolist(), strict=True)
+        for (row, other), difference, chance, adjusted in found:
+            test = {"difference": difference, "p": chance, "holm": adjusted}
+            report[row].setdefault(measure, {})[other] = test
+    write_json(out, report)
+
+
+def _pairs(names: list[str]) -> list[tuple[str, str]]:
+    """Every row with bm25 and with the row before it, each pair once: the tests that Holm counts for a measure."""
+    pairs: dict[tuple[str, str], None] = {}
+    for place, name in enumerate(names):
+        if name != BASELINE:
+            pairs[name, BASELINE] = None
+            if place:
+                pairs[name, names[place - 1]] = None
+    return list(pairs)
+
+
+def _read(paths: list[Path], measures: list[str]) -> dict[str, np.ndarray]:
+    """{row: [queries, measures]}. Raises `Refusal`: no bm25, a row twice, other queries, or a measure missing."""
+    rows: dict[str, np.ndarray] = {}
+    queries: Any = None
+    for path in paths:
+        if path.stem in rows:
+            raise Refusal(f"{path}: there is another row {path.stem}")
+        table = Values.read(path)
+        columns = [table.filter(pc.equal(table["measure"], measure)) for measure in measures]
+        for measure, column in zip(measures, columns, strict=True):
+            if not len(column):
+                raise Refusal(f"{path}: column measure: no value of {measure}")
+            queries = column["query_id"] if queries is None else queries
+            if not column["query_id"].equals(queries):
+                raise Refusal(f"{path}: column query_id: not the queries of {paths[0]}")
+        rows[path.stem] = np.stack([column["value"].to_numpy() for column in columns], axis=1)
+    if BASELINE not in rows or len(rows) < 2:
+        raise Refusal(f"values: a row {BASELINE} and another to hold against it are needed")
+    return rows
+
+
+def table(
+    metrics: Annotated[Path, typer.Argument(help="folder of one collection's evaluations, a JSON a row")],
+    significance: Annotated[Path, typer.Argument(help="JSON that compare wrote")],
+) -> None:
+    """Print what every stage was worth."""
+    rows = _rows(metrics)
+    tests = read_json(significance)
+    lines = [_head(next(iter(rows.values())))]
+    for place, (name, row) in enumerate(rows.items()):
+        marks = Marks(tests.get(name, {}), list(rows)[place - 1] if place else "")
+        lines.append(_line(name, row, marks))
+    typer.echo("\n".join([*lines, "", *_legend(rows)]))
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What the tests of one row say, in two characters a measure."""
+
+    tests: dict[str, Any]
+    previous: str
+
+    def of(self, measure: str) -> str:
+        """``+`` or ``-`` against bm25, then ``^`` or ``v`` against the row above; a space where chance may do."""
+        return self._against(measure, BASELINE, "+-") + self._against(measure, self.previous, "^v")
+
+    def _against(self, measure: str, other: str, signs: str) -> str:
+        test = self.tests.get(measure, {}).get(other)
+        if test is None or test["holm"] >= LEVEL:
+            return " "
+        return signs[test["difference"] < 0]
+
+
+def _rows(folder: Path) -> dict[str, Any]:
+    """The evaluations in a folder by name, in the order of the chain, strangers behind. Raises `Refusal`: none."""
+    rows = {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
+    if not rows:
+        raise Refusal(f"{folder}: no evaluations")
+    places = {name: place for place, name in enumerate(CHAIN)}
+    return dict(sorted(rows.items(), key=lambda row: (places.get(row[0], len(CHAIN)), row[0])))
+
+
+def _head(row: dict[str, Any]) -> str:
+    first, *others = [measure for measure in COLUMNS if measure in row]
+    return f"{'':12}{first} {'[95 %]':15}  " + "".join(f"{measure:9}" for measure in others)
+
+
+def _line(name: str, row: dict[str, Any], marks: Marks) -> str:
+    first, *others = [measure for measure in COLUMNS if measure in row]
+    interval = f"[{row[first]['low']:.3f}, {row[first]['high']:.3f}]"
+    cells = [f"{row[measure]['mean']:.3f} {marks.of(measure)} " for measure in others]
+    return f"{name:11} {row[first]['mean']:.3f} {marks.of(first)} {interval}  {''.join(cells)}".rstrip()
+
+
+def _legend(rows: dict[str, Any]) -> list[str]:
+    one = next(iter(rows.values()))
+    lines = [
+        f"{one['queries']} queries of split {one['split']}; [low, high] is a 95 % bootstrap interval.",
+        f"+ or - better or worse than {BASELINE}; ^ or v better or worse than the row above:",
+        f"paired randomisation test, p < {LEVEL} after Holm's correction.",
+    ]
+    depths = {name: row["depth"] for name, row in rows.items()}
+    shallow = {name: depth for name, depth in depths.items() if depth < max(depths.values())}
+    if shallow:
+        listed = ", ".join(f"{name} {depth}" for name, depth in shallow.items())
+        lines.append(f"Passages ranked a query, where fewer than {max(depths.values())}: {listed}.")
+    return lines

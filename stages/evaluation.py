@@ -1,0 +1,88 @@
+"""Run + qrels → measures with intervals, per-query values, and the run in TREC's form."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+from stages.artifacts.documents import write_json
+from stages.artifacts.refusal import Refusal
+from stages.artifacts.tables import Queries, Run, Values
+from stages.measuring.measures import DEFAULTS, Judgements, judged, parse, per_query
+from stages.measuring.significance import mean_interval
+from stages.ranking.runs import Ranking, by_query, write_trec
+from stages.training.progress import Progress
+
+FALLBACK = "dev"  # the split that stands in where the collection lacks the one asked for
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Run table")],
+    queries: Annotated[Path, typer.Argument(help="Queries table")],
+    qrels: Annotated[Path, typer.Argument(help="Qrels table")],
+    metrics: Annotated[Path, typer.Option(help="JSON of means and intervals to write")],
+    values: Annotated[Path, typer.Option(help="Values table to write: what each query is worth")],
+    trec: Annotated[Path, typer.Option(help="TREC run file to write, of the queries evaluated")],
+    measures: Annotated[list[str], typer.Option(help="by ir-measures' names")] = list(DEFAULTS),  # noqa: B006
+    split: Annotated[str, typer.Option(help="whose queries count; dev where the collection lacks it")] = "test",
+    draws: Annotated[int, typer.Option(min=1, help="bootstrap resamples")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="of the bootstrap")] = 0,
+) -> None:
+    """Run and qrels → measures with intervals, and per-query values."""
+    asked = parse(measures)
+    split, judgements = _judged(queries, qrels, split)
+    names = [str(measure) for measure in asked]
+    name = metrics.stem
+    with Progress(f"evaluate {name}", Run.count(run), "rows") as bar:
+        found: dict[str, int] = {}
+        worth = per_query(_counted(by_query(run), judgements, found, bar), judgements, asked)
+    if not found:
+        raise Refusal(f"{run}: no query of split {split}")
+    ids = pa.array(judgements, pa.string())
+    Values.write(values, _rows(ids, names, worth))
+    write_trec((ranking for ranking in by_query(run) if ranking[0] in judgements), trec, name)
+    report: dict[str, Any] = {"queries": len(judgements), "split": split, "depth": max(found.values())}
+    write_json(metrics, report | _summary(names, worth, draws, seed))
+
+
+def _judged(queries: Path, qrels: Path, split: str) -> tuple[str, Judgements]:
+    """The split that is evaluated, and its judgements. Raises `Refusal`: no query of it is judged."""
+    table = Queries.read(queries, ["query_id", "split"])
+    for chosen in dict.fromkeys([split, FALLBACK]):
+        ids = table.filter(pc.equal(table["split"], chosen))["query_id"]
+        judgements = judged(qrels, ids.to_pylist())
+        if judgements:
+            if chosen != split:
+                print(f"evaluate: no judged query of split {split}, so split {chosen}", file=sys.stderr)
+            return chosen, judgements
+    raise Refusal(f"{qrels}: no query of split {split} has a relevant passage")
+
+
+def _counted(
+    rankings: Iterator[Ranking], judgements: Judgements, found: dict[str, int], bar: Progress
+) -> Iterator[Ranking]:
+    """Pass rankings on, noting in ``found`` how deep the judged ones are."""
+    for ranking in rankings:
+        if ranking[0] in judgements:
+            found[ranking[0]] = len(ranking[1])
+        yield ranking
+        bar.advance(len(ranking[1]))
+
+
+def _rows(ids: pa.Array, names: list[str], worth: np.ndarray) -> dict[str, Any]:
+    """The columns of a Values table, one measure after the other."""
+    return {
+        "query_id": pa.concat_arrays([ids] * len(names)),
+        "measure": pa.array(np.repeat(names, len(ids)), pa.string()),
+        "value": worth.T.ravel(),
+    }
+
+
+def _summary(names: list[str], worth: np.ndarray, draws: int, seed: int) -> dict[str, dict[str, float]]:
+    columns = zip(names, *mean_interval(worth, draws, seed), strict=True)
+    return {name: {"mean": float(m), "low": float(low), "high": float(high)} for name, m, low, high in columns}

@@ -1,0 +1,1 @@
+"""How well a run answers, and how sure of that one can be."""
