@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +66,7 @@ def runs(sizes: np.ndarray, most: int) -> list[slice]:
     begins = np.cumsum(sizes) - sizes
     cuts = np.flatnonzero(np.diff(begins // most)) + 1
     edges = [0, *cuts.tolist(), len(sizes)]
-    return [slice(first, last) for first, last in zip(edges, edges[1:], strict=False) if last > first]
+    return [slice(first, last) for first, last in pairwise(edges) if last > first]
 
 
 def _refuse_negative(words: np.ndarray, lengths: np.ndarray, path: Path, start: int) -> None:

@@ -1,6 +1,8 @@
 """One long array of numbers in an unnamed file: read and written by explicit calls, so memory stays flat."""
 
+import os
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,17 @@ import numpy as np
 
 
 class Flat:
-    """A growing array on disk; the file has no name and vanishes with the process, however that ends."""
+    """A growing array on disk; the file has no name and vanishes with the object or the process, however that ends.
+
+    Threads may read and overwrite different parts at the same time.
+    """
 
     def __init__(self, dtype: Any, folder: Path):
         self.dtype = np.dtype(dtype)
         self.size = 0
-        self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (it lives as long as the array)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            self.handle = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self.handle)
 
     def append(self, values: np.ndarray) -> None:
         """Add values at the end."""
@@ -22,13 +29,16 @@ class Flat:
 
     def overwrite(self, start: int, values: np.ndarray) -> None:
         """Write values from index ``start`` on."""
-        self.file.seek(start * self.dtype.itemsize)
-        self.file.write(np.ascontiguousarray(values, self.dtype).data)
+        rest = np.ascontiguousarray(values, self.dtype).data.cast("B")
+        at = start * self.dtype.itemsize
+        while rest:  # the last write before a disk is full is a short one
+            written = os.pwrite(self.handle, rest, at)
+            rest, at = rest[written:], at + written
 
     def read(self, start: int, count: int) -> np.ndarray:
-        """[count] values from index ``start`` on."""
-        values = np.empty(count, self.dtype)
-        self.file.seek(start * self.dtype.itemsize)
-        if self.file.readinto(values.data) != values.nbytes:  # type: ignore[attr-defined]
+        """[count] values from index ``start`` on, not to be written to."""
+        raw = os.pread(self.handle, count * self.dtype.itemsize, start * self.dtype.itemsize)
+        values = np.frombuffer(raw, self.dtype)
+        if len(values) != count:
             raise EOFError(f"{count} values from {start} of {self.size}")
         return values

@@ -38,7 +38,7 @@ def tf_idf(frequencies: Frequencies, block: Block) -> np.ndarray:
 
 def inverse_frequency(frequencies: Frequencies, block: Block) -> np.ndarray:
     """[words] float64: 1 / occurrences of the word in the corpus, the weight of MASTER's released code."""
-    return 1 / frequencies.occurrences[block.words]
+    return np.asarray(1 / frequencies.occurrences[block.words])
 
 
 def tally(counts: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -49,4 +49,4 @@ def tally(counts: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def _pairs(block: Block) -> np.ndarray:
-    return (block.passage << 32) | block.words
+    return np.asarray((block.passage << 32) | block.words)

@@ -3,10 +3,12 @@
 Level by level: an n-gram can occur twice only if both of its (n−1)-grams do, so a level writes down only
 the places where both repeat, and every place that it leaves out has count 1. An n-gram is the pair (id of
 its first n−1 words, id of its last word) in one int64: identities are exact, only the *partition* of a
-pair is a hash. Partitions are counted one after the other, and the answers overwrite the pairs on disk.
+pair is a hash. Partitions are counted by themselves, and the answers overwrite the pairs on disk.
 """
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,8 @@ from stages.counting.flat import Flat
 from stages.counting.frequencies import tally
 
 CHUNK = 1 << 18  # records of one partition that are looked at together
+LEAN = 1 << 16  # words per partition: what a core's cache holds while it sorts
+THREADS = min(len(os.sched_getaffinity(0)), 4)
 END = -1  # stands behind every passage
 FIXED = 320 << 20  # bytes of the process that do not depend on the corpus: imports, blocks, chunks
 PER_NGRAM = 96  # bytes per distinct n-gram of the partition at hand, copies of sorting and merging included
@@ -34,7 +38,6 @@ class Level:
         self.partitions = partitions
         self.places, self.records = Flat(np.int32, folder), Flat(np.int64, folder)
         self.bounds: list[np.ndarray] = []
-        self.repeated = 0
 
     def append(self, places: np.ndarray, pairs: np.ndarray) -> None:
         """The next block's candidates: their positions in the block, and their pairs of ids."""
@@ -50,12 +53,16 @@ class Level:
     def resolve(self) -> Iterator[int]:
         """Replace every pair by its answer; yields after each partition."""
         bounds = np.stack(self.bounds)
-        for partition in range(self.partitions):
+        sizes = np.diff(bounds, axis=1).sum(axis=0)
+        first_ids = (np.cumsum(sizes) - sizes) // 2  # what repeats has two records at least
+
+        def answer(partition: int) -> int:
             starts, ends = bounds[:, partition], bounds[:, partition + 1]
-            pairs, counts = self._repeated(starts, ends)
-            self._answer(starts, ends, pairs, counts)
-            self.repeated += len(pairs)
-            yield partition
+            self._answer(starts, ends, *self._repeated(starts, ends), int(first_ids[partition]))
+            return partition
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            yield from pool.map(answer, range(self.partitions))
 
     def read(self, block: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """[size] int32 ids, −1 where an n-gram does not repeat, and [size] int32 counts, at least 1."""
@@ -74,8 +81,10 @@ class Level:
             pairs, counts = _merge(pairs, counts, fresh, times) if len(pairs) else (fresh, times)
         return pairs[counts > 1], counts[counts > 1]
 
-    def _answer(self, starts: np.ndarray, ends: np.ndarray, pairs: np.ndarray, counts: np.ndarray) -> None:
-        ids = self.repeated + np.arange(len(pairs))
+    def _answer(
+        self, starts: np.ndarray, ends: np.ndarray, pairs: np.ndarray, counts: np.ndarray, first_id: int
+    ) -> None:
+        ids = first_id + np.arange(len(pairs))
         answers = np.stack([np.append(ids, -1), np.append(counts, 1)], axis=1).astype(np.int32)
         guarded = np.append(pairs, -1)
         for rows, chunk in self._chunks(starts, ends):
@@ -127,14 +136,14 @@ class Ngrams:
         self.totals[n] = 0
         for index, words in enumerate(self._blocks()):
             level.append(*_candidates(self._ids(index, words), words, n))
-            self.totals[n] += int(np.count_nonzero(inside(words, n)))
+            self.totals[n] += int(np.maximum(np.diff(np.flatnonzero(words == END), prepend=-1) - n, 0).sum())
             yield index
         yield from level.resolve()
         self.levels.append(level)
 
     def read(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Every block: its words with `END` behind each passage, and for n = 2, 3, … the count of the n-gram
-        that starts at each of these positions (of no meaning where there is none: see `inside`)."""
+        that starts at each of these positions, of no meaning where `END` comes within n words."""
         for index, words in enumerate(self._blocks()):
             yield words, [level.read(index, len(words))[1] for level in self.levels]
 
@@ -155,19 +164,12 @@ class Ngrams:
 def partitions_within(words: int, memory: int) -> int:
     """The partitions, a power of two, that count ``words`` words in a process of ``memory`` bytes.
 
-    No fewer than keep a partition in one chunk, up to 1024: smaller ones are not only lean but, sorted in
-    the processor's cache, faster. The answer may exceed `MOST_PARTITIONS`, and then it cannot be done.
+    Up to 1024 are made in any case, as small ones are sorted within the processor's cache. The answer may
+    exceed `MOST_PARTITIONS`, and then it cannot be done.
     """
-    lean = -(-words * PER_NGRAM // max(memory - FIXED, 1))
-    fast = min(-(-words // CHUNK), 1024)
-    return 1 << (max(lean, fast, 1) - 1).bit_length()
-
-
-def inside(words: np.ndarray, n: int) -> np.ndarray:
-    """[words − n + 1] bool: does the n-gram that starts here stay in its passage?"""
-    starts = max(len(words) - n + 1, 0)
-    ends = np.concatenate([[0], np.cumsum(words == END)])
-    return np.asarray(ends[n:] == ends[:starts])
+    room = max(memory - FIXED, 1)
+    needed = -(-words * PER_NGRAM * THREADS // room)
+    return 1 << (max(needed, min(words // LEAN, 1024), 1) - 1).bit_length()
 
 
 def _candidates(ids: np.ndarray, words: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from stages.counting.ngrams import END, inside
+from stages.counting.ngrams import END
 
 Edges = Literal["drop", "renormalise"]
 
@@ -12,7 +12,9 @@ Edges = Literal["drop", "renormalise"]
 def average_information(
     words: np.ndarray, counts: list[np.ndarray], totals: dict[int, int], occurrences: np.ndarray, edges: Edges
 ) -> np.ndarray:
-    """[positions] float64: AMI(i) = 1/(L−1) Σ_j PMI(w_{i−j} … w_i) + 1/(L−1) Σ_j PMI(w_i … w_{i+j}), j = 1 … L−1 (Eq. 8).
+    """[positions] float64: AMI(i) = 1/(L−1) Σ_j PMI(w_{i−j} … w_i) + 1/(L−1) Σ_j PMI(w_i … w_{i+j}).
+
+    Equation 8, j = 1 … L−1, where L is the longest n-gram.
 
     PMI(w_1 … w_n) = log p(w_1 … w_n) − Σ log p(w_k), p being a count over the number of n-grams of that length.
     An n-gram that would cross the end of its passage is missing from the sums. ``drop`` keeps the factor
@@ -26,14 +28,16 @@ def average_information(
         occurrences: count of every word of the corpus.
     """
     single = np.append(np.log(np.maximum(occurrences, 1) / max(totals[1], 1)), 0.0)[words]
-    sums, terms, parts = np.zeros(len(words)), np.zeros(len(words)), single
+    sums, terms = np.zeros(len(words)), np.zeros(len(words))
+    parts, inside = single, words != END
     for n, count in enumerate(counts, start=2):
-        parts = parts[:-1] + single[n - 1 :]
-        here = np.flatnonzero(inside(words, n))
-        information = np.log(count[here] / max(totals[n], 1)) - parts[here]
-        for end in (here, here + n - 1):
-            sums[end] += information
-            terms[end] += 1
+        parts, inside = parts[:-1] + single[n - 1 :], inside[:-1] & (words[n - 1 :] != END)
+        joint = np.log(count[: len(parts)] / max(totals[n], 1))
+        information = np.where(inside, joint - parts, 0.0)
+        sums[: len(parts)] += information
+        sums[n - 1 :] += information
+        terms[: len(parts)] += inside
+        terms[n - 1 :] += inside
     return sums / (len(counts) if edges == "drop" else np.maximum(terms / 2, 0.5))
 
 

@@ -44,4 +44,4 @@ class Lexicon:
         fresh, first = np.unique(nodes[self.word_of_node[nodes] < 0], return_index=True)
         self.word_of_node[fresh[np.argsort(first)]] = self.size + np.arange(len(fresh))
         self.size += len(fresh)
-        return self.word_of_node[nodes]
+        return np.asarray(self.word_of_node[nodes])
