@@ -1,5 +1,6 @@
 """Passages + queries → run, by Lucene's BM25: the first row of the table and the first negatives."""
 
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ def bm25(
     threads: Annotated[int | None, typer.Option(min=1, help="search threads; one a core by default")] = None,
 ) -> None:
     """Passages and queries → run, by Lucene."""
+    for name, value in (("k1", k1), ("b", b)):
+        if not math.isfinite(value):
+            raise Refusal(f"{name}: {value} is not a finite number")
     asked = _asked(queries, splits)
     if not Passages.count(passages):
         raise Refusal(f"{passages}: no passages")

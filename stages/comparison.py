@@ -22,11 +22,12 @@ LEVEL = 0.05
 def compare(
     values: Annotated[list[Path], typer.Argument(help="Values tables, in the order of the rows")],
     out: Annotated[Path, typer.Option(help="JSON of differences and p-values to write")],
-    measures: Annotated[list[str], typer.Option(help="measures that are tested")] = ["RR@10", "nDCG@10", "R@100"],  # noqa: B006
+    measures: Annotated[list[str] | None, typer.Option(help="measures that are tested; all by default")] = None,
     draws: Annotated[int, typer.Option(min=1, help="random sign patterns")] = 100_000,
     seed: Annotated[int, typer.Option(min=0, help="of the patterns")] = 0,
 ) -> None:
     """Per-query values of every row → paired tests against bm25 and against the row before."""
+    measures = measures or _measures(values[0])
     rows = _read(values, measures)
     pairs = _pairs(list(rows))
     report: dict[str, Any] = {name: {} for name in rows if name != BASELINE}
@@ -49,6 +50,10 @@ def _pairs(names: list[str]) -> list[tuple[str, str]]:
             if place:
                 pairs[name, names[place - 1]] = None
     return list(pairs)
+
+
+def _measures(path: Path) -> list[str]:
+    return [str(name) for name in pc.unique(Values.read(path, ["measure"])["measure"]).to_pylist()]
 
 
 def _read(paths: list[Path], measures: list[str]) -> dict[str, np.ndarray]:
@@ -106,23 +111,32 @@ class Marks:
 
 def _rows(folder: Path) -> dict[str, Any]:
     """The evaluations in a folder by name, in the order of the chain, strangers behind. Raises `Refusal`: none."""
-    rows = {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
+    places = {name: place for place, name in enumerate(CHAIN)}
+    paths = sorted(folder.glob("*.json"), key=lambda path: (places.get(path.stem, len(CHAIN)), path.stem))
+    rows = {path.stem: read_json(path) for path in paths}
     if not rows:
         raise Refusal(f"{folder}: no evaluations")
-    places = {name: place for place, name in enumerate(CHAIN)}
-    return dict(sorted(rows.items(), key=lambda row: (places.get(row[0], len(CHAIN)), row[0])))
+    measures = _columns(next(iter(rows.values())))
+    for path in paths:
+        if not {"queries", "split", "depth", "RR@10", *measures} <= set(rows[path.stem]):
+            raise Refusal(f"{path}: not an evaluation with the measures {', '.join(measures or COLUMNS)}")
+    return rows
+
+
+def _columns(row: dict[str, Any]) -> list[str]:
+    return [measure for measure in COLUMNS if measure in row]
 
 
 def _head(row: dict[str, Any]) -> str:
-    first, *others = [measure for measure in COLUMNS if measure in row]
-    return f"{'':12}{first} {'[95 %]':15}  " + "".join(f"{measure:9}" for measure in others)
+    first, *others = _columns(row)
+    return f"{'':12}{first + ' [95 %]':26}" + "".join(f"{measure:10}" for measure in others).rstrip()
 
 
 def _line(name: str, row: dict[str, Any], marks: Marks) -> str:
-    first, *others = [measure for measure in COLUMNS if measure in row]
+    first, *others = _columns(row)
     interval = f"[{row[first]['low']:.3f}, {row[first]['high']:.3f}]"
-    cells = [f"{row[measure]['mean']:.3f} {marks.of(measure)} " for measure in others]
-    return f"{name:11} {row[first]['mean']:.3f} {marks.of(first)} {interval}  {''.join(cells)}".rstrip()
+    cells = [f"{row[measure]['mean']:.3f} {marks.of(measure)}  " for measure in others]
+    return f"{name:11} {row[first]['mean']:.3f} {interval} {marks.of(first)}  {''.join(cells)}".rstrip()
 
 
 def _legend(rows: dict[str, Any]) -> list[str]:
@@ -132,9 +146,8 @@ def _legend(rows: dict[str, Any]) -> list[str]:
         f"+ or - better or worse than {BASELINE}; ^ or v better or worse than the row above:",
         f"paired randomisation test, p < {LEVEL} after Holm's correction.",
     ]
-    depths = {name: row["depth"] for name, row in rows.items()}
-    shallow = {name: depth for name, depth in depths.items() if depth < max(depths.values())}
+    deepest = max(int(measure.partition("@")[2]) for measure in _columns(one))
+    shallow = [f"{name} {row['depth']}" for name, row in rows.items() if row["depth"] < deepest]
     if shallow:
-        listed = ", ".join(f"{name} {depth}" for name, depth in shallow.items())
-        lines.append(f"Passages ranked a query, where fewer than {max(depths.values())}: {listed}.")
+        lines.append(f"Passages ranked a query, where fewer than {deepest}: {', '.join(shallow)}.")
     return lines

@@ -70,9 +70,9 @@ def by_query(path: Path | str) -> Iterator[Ranking]:
         for begin, end in pairwise(bounds):
             query_id, found = rows["query_id"][begin].as_py(), passages[begin:end]
             if query_id in seen:
-                raise Refusal(f"{path}: row {start + begin}: the rows of query_id {query_id} are not together")
+                raise Refusal(f"{path}: row {start + begin}: the rows of query {query_id} are not together")
             if len(set(found)) < len(found):
-                raise Refusal(f"{path}: row {start + begin}: query {query_id} has a passage_id twice: {_twice(found)}")
+                raise Refusal(f"{path}: row {start + begin}: query {query_id} has passage {_twice(found)} twice")
             seen.add(query_id)
             yield query_id, found, scores[begin:end]
 
