@@ -100,7 +100,7 @@ class Table:
     def open(self, path: Path | str) -> pq.ParquetFile:
         """The Parquet file, its columns checked. Raises `Refusal` as `stream` does."""
         try:
-            file = pq.ParquetFile(path, memory_map=True)
+            file = pq.ParquetFile(path, memory_map=False, pre_buffer=False)
         except FileNotFoundError as error:
             raise Refusal(f"{path}: no such file") from error
         except OSError as error:
