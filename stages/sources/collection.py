@@ -1,0 +1,75 @@
+"""What a reader hands over: passages, queries and judgements, each knowing the line that it came from."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import NamedTuple, Protocol
+
+from stages.artifacts.refusal import Refusal
+
+SPLITS = ("train", "dev", "test")
+READERS = ("beir", "docstrings", "ir_datasets", "msmarco")  # stages/sources/READER.py, chosen by the prefix of a source
+
+
+class Passage(NamedTuple):
+    """One passage; passages of a document follow each other, ``position`` counts them from 0."""
+
+    passage_id: str
+    document_id: str
+    position: int
+    title: str
+    text: str
+    origin: str
+    row: int
+
+
+class Query(NamedTuple):
+    """One query; its split is that of the judgements which name it."""
+
+    query_id: str
+    text: str
+    origin: str
+    row: int
+
+
+class Judgement(NamedTuple):
+    """One line of qrels: ``relevance`` is positive, or at most 0 for a passage judged not relevant."""
+
+    split: str
+    query_id: str
+    passage_id: str
+    relevance: int
+    origin: str
+    row: int
+
+
+class Source(Protocol):
+    """A collection in some format. Every method reads anew and yields one row at a time.
+
+    ``origin`` and ``row`` of what they yield are the file (or whatever stands for it) and the line, from 1.
+    Each raises `Refusal` where its own input is malformed.
+    """
+
+    def count(self) -> int: ...  # passages, as nearly as can be said cheaply: for the progress bar
+
+    def passages(self) -> Iterator[Passage]: ...
+
+    def queries(self) -> Iterator[Query]: ...
+
+    def judgements(self) -> Iterator[Judgement]: ...
+
+
+def open_source(source: str, words: int) -> Source:
+    """The reader for ``source``, which is written ``reader:rest``.
+
+    Args:
+        source: such as ``beir:DIR``.
+        words: about how many words a passage has where the reader cuts documents itself.
+
+    Raises:
+        Refusal: there is no such reader, or nothing behind the colon, or the reader does not find its input.
+    """
+    reader, _, rest = source.partition(":")
+    if reader not in READERS or not rest:
+        raise Refusal(f"source {source!r}: expected one of {', '.join(f'{name}:…' for name in READERS)}")
+    opened: Source = import_module(f"stages.sources.{reader}").read(rest, words)
+    return opened
