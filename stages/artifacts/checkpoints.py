@@ -125,6 +125,7 @@ def load_encoder(folder: Path | str, dropout: float = 0.0) -> TextEncoder:
     for name in ("config.json", WEIGHTS):
         if not (folder / name).is_file():
             raise Refusal(f"{folder / name}: no such file")
+    quiet()
     transformer = AutoModel.from_pretrained(
         folder,
         dtype=torch.float32,
@@ -136,6 +137,13 @@ def load_encoder(folder: Path | str, dropout: float = 0.0) -> TextEncoder:
         attention_probs_dropout_prob=dropout,
     )
     return TextEncoder(transformer, stated_pooling(folder), states_normalisation(folder))
+
+
+def quiet() -> None:
+    """Switch off transformers' bars for reading and writing weights: a stage shows its own progress."""
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
 
 
 def stated_pooling(folder: Path | str) -> Pooling:
@@ -161,6 +169,7 @@ def save_encoder(
         tokenizer_from: the model folder whose tokenizer the encoder was trained with.
         heads: parameters to keep beside the encoder, in ``heads.safetensors``.
     """
+    quiet()
     with whole(folder) as partial:
         encoder.transformer.save_pretrained(partial)  # type: ignore[operator]
         copy_tokenizer(tokenizer_from, partial)

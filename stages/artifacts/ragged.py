@@ -32,7 +32,7 @@ class Ragged:
         """[rows] int64."""
         return np.diff(self.offsets)
 
-    def take(self, rows: np.ndarray, longest: int | None = None) -> "Ragged":
+    def take(self, rows: np.ndarray, longest: int | np.ndarray | None = None) -> "Ragged":
         """The rows asked for, in that order, each cut to its first ``longest`` values."""
         starts = self.offsets[rows]
         lengths = self.offsets[np.asarray(rows) + 1] - starts

@@ -1,0 +1,116 @@
+"""What a decoder is given, and what it owes."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from stages.artifacts.checkpoints import TextEncoder
+from stages.artifacts.refusal import Refusal
+from stages.bottleneck.vocabulary import VocabularyHead
+
+if TYPE_CHECKING:
+    from stages.bottleneck.recipe import Decoder
+
+
+@dataclass
+class Surroundings:
+    """What networks share instead of owning.
+
+    Attributes:
+        encoder: its embeddings, its last layers, its shape.
+        head: from states to pieces.
+        teacher: the backbone as it was, frozen, where a decoder wants its vectors.
+    """
+
+    encoder: TextEncoder
+    head: VocabularyHead
+    teacher: TextEncoder | None = None
+
+
+@dataclass
+class Reading:
+    """One encoder view as a decoder sees it, cut to the passages that have the decoder's text.
+
+    Attributes:
+        vector: [b, d] the bottleneck.
+        states: [b, L, d] of the last layer and ``middle`` of half the depth; only designs that say so may look.
+        lengths: [b] pieces of the encoder's view, specials included.
+        clean: [b, L] the encoder's text before masking.
+    """
+
+    vector: Tensor
+    states: Tensor
+    middle: Tensor | None
+    lengths: Tensor
+    clean: Tensor
+
+
+class Target(Protocol):
+    """The decoder's own view: see `views.ViewBatch`."""
+
+    ids: Tensor
+    clean: Tensor
+    lengths: Tensor
+    hidden: Tensor
+    places: Tensor
+    labels: Tensor
+
+
+class Network(nn.Module):
+    """A decoder: gives the summed loss of its view and, where pieces are guessed, how many rightly.
+
+    Attributes:
+        per: what the loss is a sum over: ``pieces`` or ``texts``.
+        middle: whether it reads the encoder's middle layer.
+        teacher: whether it reads the frozen backbone.
+    """
+
+    per = "pieces"
+    middle = False
+    teacher = False
+
+    def __init__(self, spec: "Decoder", surroundings: Surroundings):
+        super().__init__()
+        self.around = (surroundings,)  # in a tuple: shared modules are not this one's parameters
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """The encoder whose parts are shared."""
+        return self.around[0].encoder
+
+    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+        """The summed loss, and the number of pieces guessed right (None where nothing is guessed)."""
+        raise NotImplementedError
+
+    def rebuild(self, states: Tensor, target: Target) -> tuple[Tensor, Tensor]:
+        """[b, L, d] states → loss and hits at the places to predict."""
+        return self.around[0].head.loss(states.reshape(-1, states.shape[-1])[target.places], target.labels)
+
+
+def options(spec: "Decoder", **defaults: Any) -> dict[str, Any]:
+    """A network's own options over their defaults.
+
+    Raises:
+        Refusal: an option that the network does not have.
+    """
+    for key in spec.options:
+        if key not in defaults:
+            raise Refusal(f"recipe: options.{key}: this network has {', '.join(defaults) or 'no options'}")
+    return defaults | spec.options
+
+
+def visible(lengths: Tensor, width: int) -> Tensor:
+    """[b] → [b, 1, 1, width] bool: real pieces, as attention wants them."""
+    return (torch.arange(width, device=lengths.device) < lengths[:, None])[:, None, None, :]
+
+
+def initialise(module: nn.Module, how: str, std: float = 0.02) -> None:
+    """``normal``: matrices from N(0, std), biases 0 (BERT). ``torch``: as PyTorch made them."""
+    if how == "normal":
+        for part in module.modules():
+            if isinstance(part, nn.Linear):
+                nn.init.normal_(part.weight, std=std)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)

@@ -1,0 +1,134 @@
+"""Which words of a text are hidden. Every mask is the top-k of a score.
+
+Arrays are [B, W]: a row per text, a column per word; ``sizes`` holds the pieces in each word, 0 where the text
+has ended. A strategy gives every word a score, and `hide` hides the best-scored words that fit the budget, whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+Noise = Callable[[str], np.ndarray]  # "uniform" or "normal" → [B, W] float32, fresh at each call
+
+
+@dataclass(frozen=True)
+class Mask:
+    """One strategy and its numbers, as a recipe states them.
+
+    Attributes:
+        strategy: a key of `SCORES`, or ``none``, ``all``, ``same``, ``complement``.
+        ratio: share of the ordinary pieces to hide.
+        by: the weights that ``weighted`` and ``salient`` look at.
+        noise: standard deviation of the Gaussian noise of ``salient``.
+        unit: ``word`` hides words whole; ``piece`` treats every piece as a word of its own.
+    """
+
+    strategy: str = "none"
+    ratio: float = 0.0
+    by: str = ""
+    noise: float = 1.0
+    unit: str = "word"
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a strategy may look at.
+
+    Attributes:
+        sizes: [B, W] pieces in each word.
+        weights: [B, W] the weights named by ``Mask.by``, if any.
+        hidden: [B, W] what the encoder hides of the same text, if anything.
+        noise: makes fresh noise of the same shape.
+    """
+
+    sizes: np.ndarray
+    noise: Noise
+    weights: np.ndarray | None = None
+    hidden: np.ndarray | None = None
+
+
+def budget(sizes: np.ndarray, ratio: float) -> np.ndarray:
+    """[B] pieces that may be hidden: the ratio of the ordinary pieces, rounded half to even, at least 1."""
+    pieces = sizes.sum(1)
+    allowed: np.ndarray = np.minimum(np.maximum(np.rint(ratio * pieces).astype(np.int64), 1), pieces)
+    return allowed
+
+
+def hide(scores: np.ndarray, sizes: np.ndarray, pieces: np.ndarray) -> np.ndarray:
+    """Take words by falling score, passing over (not stopping at) a word that would exceed the budget.
+
+    Args:
+        scores: [B, W] float; no two need differ.
+        sizes: [B, W] int pieces in each word, 0 for no word.
+        pieces: [B] int budget.
+
+    Returns:
+        [B, W] bool, true where the word is hidden: never more than ``pieces`` in a row.
+    """
+    order = np.argsort(np.where(sizes > 0, -scores, np.inf), axis=1)
+    ranked = np.take_along_axis(sizes, order, 1)
+    taken = np.zeros(sizes.shape, dtype=bool)
+    left = pieces.astype(np.int64)
+    # each round takes the longest prefix that fits and drops the word it stumbled on; few rounds remain once
+    # the budget left is smaller than a word
+    open_ = (ranked > 0) & (ranked <= left[:, None])
+    while open_.any():
+        fits = np.cumsum(ranked * open_, axis=1) <= left[:, None]
+        now = open_ & fits
+        taken |= now
+        left = left - (ranked * now).sum(1)
+        open_ &= ~fits & (ranked <= left[:, None])
+    mask = np.empty_like(taken)
+    np.put_along_axis(mask, order, taken, 1)
+    return mask
+
+
+def random(mask: Mask, words: Words) -> np.ndarray:
+    """Every word alike: whole-word masking as BERT, RetroMAE and SimLM draw it."""
+    return words.noise("uniform")
+
+
+def weighted(mask: Mask, words: Words) -> np.ndarray:
+    """Words drawn without replacement in proportion to their weight (MASTER, section 4.2).
+
+    The k largest log-weights with Gumbel noise are such a draw (Efraimidis & Spirakis 2006).
+    """
+    gumbel = -np.log(-np.log(words.noise("uniform") + 1e-12) + 1e-12)
+    scores: np.ndarray = np.log(np.maximum(_weights(words), 1e-12)) + gumbel
+    return scores
+
+
+def salient(mask: Mask, words: Words) -> np.ndarray:
+    """The most informative words after Gaussian perturbation (CDMAE, Algorithm 1)."""
+    perturbed: np.ndarray = _weights(words) + mask.noise * words.noise("normal")
+    return perturbed
+
+
+def superset(mask: Mask, words: Words) -> np.ndarray:
+    """What the encoder hides, and random words up to the ratio (SimLM, section 3.1)."""
+    assert words.hidden is not None, "superset needs the mask of the view that it reads"
+    return np.where(words.hidden, np.inf, words.noise("uniform"))
+
+
+SCORES = {"random": random, "weighted": weighted, "salient": salient, "superset": superset}
+
+
+def draw(mask: Mask, words: Words) -> np.ndarray:
+    """[B, W] bool: the words that ``mask`` hides.
+
+    ``same`` repeats the encoder's mask of the same text, ``complement`` negates it.
+    """
+    if mask.strategy == "none":
+        return np.zeros(words.sizes.shape, dtype=bool)
+    if mask.strategy == "all":
+        return words.sizes > 0
+    if mask.strategy in ("same", "complement"):
+        assert words.hidden is not None, f"{mask.strategy} needs the mask of the view that it reads"
+        return words.hidden if mask.strategy == "same" else (words.sizes > 0) & ~words.hidden
+    return hide(SCORES[mask.strategy](mask, words), words.sizes, budget(words.sizes, mask.ratio))
+
+
+def _weights(words: Words) -> np.ndarray:
+    assert words.weights is not None, "this strategy needs weights"
+    return words.weights

@@ -1,0 +1,83 @@
+"""From states to pieces: the language-modelling head, and its cross-entropy without the matrix of logits."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ROWS_GPU = 8192
+ROWS_CPU = 1024  # logits held at once: the gradient of the vocabulary matrix is added up once per such block …
+CACHED = 64  # … while softmax runs over as many rows as stay in a CPU's cache
+
+
+class LinearCrossEntropy(torch.autograd.Function):
+    """Σ cross-entropy of softmax(h Wᵀ + b), its gradient computed in the forward, in blocks of rows.
+
+    The [n, V] logits of a masked language model are its largest tensor by far; here only a block of them ever
+    exists, and is multiplied back while it is at hand.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """[n, d], [V, d], [V], [n] → summed loss (float32) and the number of pieces guessed right."""
+        kind = torch.bfloat16 if torch.is_autocast_enabled(hidden.device.type) else hidden.dtype
+        rows = ROWS_GPU if hidden.is_cuda else ROWS_CPU
+        cached = rows if hidden.is_cuda else CACHED
+        matrix, states = weight.detach().to(kind), hidden.detach().to(kind)
+        grads = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
+        loss, correct = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.float32)
+        for start in range(0, len(states), rows):
+            block = states[start : start + rows]
+            slopes = torch.empty(len(block), len(weight), dtype=kind, device=hidden.device)
+            for row in range(0, len(block), cached):
+                part = slice(start + row, min(start + row + cached, start + len(block)))
+                wanted = labels[part, None]
+                logits = torch.addmm(bias.detach().to(kind), states[part], matrix.T).float()
+                given = logits.gather(1, wanted)
+                correct += (given[:, 0] >= logits.amax(1)).sum()
+                normaliser = logits.logsumexp(1, keepdim=True)
+                loss += (normaliser - given).sum()
+                slope = logits.sub_(normaliser).exp_()
+                slope.scatter_add_(1, wanted, torch.full_like(given, -1.0))
+                slopes[row : row + cached] = slope
+            torch.mm(slopes, matrix, out=grads[0][start : start + rows])
+            grads[1].add_(slopes.T @ block)
+            grads[2].add_(slopes.sum(0, dtype=torch.float32))
+        ctx.save_for_backward(*grads)
+        ctx.kind = hidden.dtype
+        ctx.mark_non_differentiable(correct)
+        return loss, correct
+
+    @staticmethod
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the gradients that the forward found."""
+        hidden, weight, bias = ctx.saved_tensors
+        slope = outputs[0]
+        return hidden.to(ctx.kind).mul_(slope), weight.mul_(slope), bias.mul_(slope), None
+
+
+class VocabularyHead(nn.Module):
+    """BERT's language-modelling head: transform, then the embedding matrix (tied) and a bias per piece.
+
+    Encoder and decoders share it (MASTER, section 4.1).
+    """
+
+    def __init__(self, config: Any, embeddings: nn.Embedding):
+        super().__init__()
+        from transformers.models.bert.modeling_bert import BertPredictionHeadTransform
+
+        self.transform = BertPredictionHeadTransform(config)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.tied = (embeddings,)  # in a tuple: the parameter belongs to the encoder
+
+    def loss(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """[n, d] states, [n] pieces → summed cross-entropy, pieces guessed right."""
+        hidden = self.transform(states)
+        weight = self.tied[0].weight
+        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, self.bias, labels)  # type: ignore[no-untyped-call]
+        return outcome
+
+    def logits(self, states: Tensor) -> Tensor:
+        """[..., d] → [..., V], where all of them are really wanted."""
+        scores: Tensor = nn.functional.linear(self.transform(states), self.tied[0].weight, self.bias)
+        return scores
