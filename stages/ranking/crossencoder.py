@@ -1,0 +1,192 @@
+"""A cross-encoder: query and passage read together, one logit. Loads in transformers and sentence-transformers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, copy_tokenizer
+from stages.artifacts.files import whole
+from stages.artifacts.ragged import Ragged
+from stages.artifacts.refusal import Refusal
+from stages.ranking.losses import listwise
+from stages.ranking.pieces import Padded, chunks, lengths_of, paired
+from stages.ranking.sampling import Sampler
+from stages.training.loop import Observed
+from stages.training.processes import Processes
+
+
+class CrossEncoder(nn.Module):
+    """A sequence classifier with one class; its logit is the score."""
+
+    def __init__(self, classifier: nn.Module):
+        super().__init__()
+        self.classifier = classifier
+
+    @property
+    def config(self) -> Any:
+        """The classifier's configuration."""
+        return self.classifier.config
+
+    def forward(self, pairs: Padded) -> Tensor:
+        """[B] float32 scores."""
+        real = torch.arange(pairs.ids.shape[1], device=pairs.ids.device) < pairs.lengths[:, None]
+        inputs = {"input_ids": pairs.ids, "attention_mask": real.long()}
+        if getattr(self.config, "type_vocab_size", 0) > 1:
+            inputs["token_type_ids"] = pairs.segments
+        scores: Tensor = self.classifier(**inputs).logits[:, 0]
+        return scores
+
+
+class Exact(nn.Linear):
+    """A last layer in float32 whatever runs before it: in bfloat16 many different passages would score the same."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[…, d] → […, classes] float32."""
+        with torch.autocast(states.device.type, enabled=False):
+            bias = None if self.bias is None else self.bias.float()
+            return nn.functional.linear(states.float(), self.weight.float(), bias)
+
+
+def load_crossencoder(source: Path | str, dropout: float = 0.0, seed: int = 0) -> CrossEncoder:
+    """A cross-encoder, or an encoder with a new head drawn from ``seed``, from a folder or a Hub id.
+
+    Raises:
+        Refusal: the folder is no model folder, or a classifier of several classes.
+    """
+    from transformers import AutoModelForSequenceClassification, logging
+
+    local = Path(source).is_dir()
+    for name in ("config.json", WEIGHTS):
+        if local and not (Path(source) / name).is_file():
+            raise Refusal(f"{Path(source) / name}: no such file")
+    torch.manual_seed(seed)
+    logging.set_verbosity_error()  # that the head is new is what we want
+    classifier = AutoModelForSequenceClassification.from_pretrained(
+        source,
+        num_labels=1,
+        dtype=torch.float32,
+        trust_remote_code=False,
+        use_safetensors=True,
+        local_files_only=local,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        classifier_dropout=dropout,
+    )
+    last = [module for module in classifier.modules() if isinstance(module, nn.Linear)][-1]
+    last.__class__ = Exact  # the same parameters under the same names
+    return CrossEncoder(classifier)
+
+
+def for_inference(source: Path | str, precision: str, device: torch.device) -> CrossEncoder:
+    """A cross-encoder whose weights are cast once."""
+    model = load_crossencoder(source).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
+    return model.eval()
+
+
+def save_crossencoder(model: CrossEncoder, tokenizer_from: Path | str, folder: Path | str) -> None:
+    """Write the classifier as a model folder, whole or not at all."""
+    with whole(folder) as partial:
+        model.classifier.save_pretrained(partial)  # type: ignore[operator]
+        copy_tokenizer(tokenizer_from, partial)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Everything needed to read pairs: pieces of all queries and passages, and where they are cut."""
+
+    queries: Ragged
+    passages: Ragged
+    vocabulary: Vocabulary
+    longest: int
+    longest_query: int
+
+    def padded(self, queries: np.ndarray, passages: np.ndarray) -> Padded:
+        """``[CLS] query [SEP] passage [SEP]`` of rows of queries and passages."""
+        texts = self.queries.take(queries), self.passages.take(passages, self.longest)
+        return paired(*texts, self.vocabulary, self.longest, self.longest_query)
+
+    def lengths(self, queries: np.ndarray, passages: np.ndarray) -> np.ndarray:
+        """[n] pieces of each pair."""
+        query = lengths_of(self.queries, queries, self.longest_query - 2)
+        lengths: np.ndarray = np.minimum(query + lengths_of(self.passages, passages, self.longest) + 3, self.longest)
+        return lengths
+
+
+@torch.inference_mode()
+def score(model: CrossEncoder, pairs: Pairs, queries: np.ndarray, passages: np.ndarray, budget: int) -> np.ndarray:
+    """[n] float32 scores of pairs of rows, in their order, read in batches of like length."""
+    device = next(model.parameters()).device
+    out = np.empty(len(queries), dtype=np.float32)
+    for chunk in chunks(pairs.lengths(queries, passages), budget):
+        batch = pairs.padded(queries[chunk], passages[chunk]).to(device)
+        out[chunk] = model(batch).cpu().numpy()
+    return out
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Whole groups of pairs.
+
+    Attributes:
+        pairs: the pairs in chunks of like length.
+        places: [N, n] where each group's pairs stand among the chunks' rows, the positive first.
+    """
+
+    pairs: list[Padded]
+    places: Tensor
+    counts: dict[str, int]
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on another device."""
+        return Batch([pairs.to(device) for pairs in self.pairs], self.places.to(device), self.counts)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Makes the micro-batches of any step: as many groups as hold ``budget`` pieces."""
+
+    sampler: Sampler
+    pairs: Pairs
+    budget: int
+    processes: Processes
+
+    def __call__(self, step: int) -> list[Batch]:
+        """This process's micro-batches."""
+        drawn = self.sampler.step(step)
+        mine = np.arange(len(drawn.groups))[self.processes.rank :: self.processes.world]
+        queries = self.sampler.groups.queries[drawn.groups[mine]]
+        passages = drawn.passages[mine]
+        n = passages.shape[1]
+        lengths = self.pairs.lengths(np.repeat(queries, n), passages.ravel()).reshape(-1, n)
+        rows = chunks(lengths.max(1), max(1, self.budget // n))
+        return [self._batch(queries[part], passages[part]) for part in rows]
+
+    def _batch(self, queries: np.ndarray, passages: np.ndarray) -> Batch:
+        owners, rows = np.repeat(queries, passages.shape[1]), passages.ravel()
+        lengths = self.pairs.lengths(owners, rows)
+        parts = list(chunks(lengths, max(1, self.budget // 2)))
+        places = np.empty(len(rows), dtype=np.int64)
+        places[np.concatenate(parts)] = np.arange(len(rows))
+        pairs = [self.pairs.padded(owners[part], rows[part]) for part in parts]
+        counts = {"queries": len(queries), "tokens": int(lengths.sum())}
+        return Batch(pairs, torch.from_numpy(places.reshape(passages.shape)), counts)
+
+
+class Reranker(nn.Module):
+    """A cross-encoder in training: the positive is to be chosen from its group."""
+
+    def __init__(self, model: CrossEncoder):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Batch, totals: dict[str, int]) -> tuple[Tensor, Observed]:
+        """This micro-batch's share of the mean loss over queries."""
+        scores = torch.cat([self.model(pairs) for pairs in batch.pairs])[batch.places]
+        right = (scores.argmax(1) == 0).float().sum()
+        return listwise(scores) / totals["queries"], {
+            "first in its group": (right, torch.tensor(float(len(scores)))),
+        }

@@ -1,0 +1,172 @@
+"""Texts → vectors on disk: in batches of like length, resumable by shard, shared out among processes.
+
+Vectors are kept under a fingerprint of the model, the texts and the settings, so that a killed run encodes only
+what is missing and another command that needs the same vectors encodes nothing.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stages.artifacts import checkpoints, scratch
+from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabulary
+from stages.artifacts.ragged import Ragged
+from stages.ranking.pieces import Padded, chunks, lengths_of, single
+from stages.ranking.shards import Shards
+from stages.training.processes import Processes
+from stages.training.progress import Progress
+
+SHARD = 8_192  # rows: what is encoded and kept at once
+KEPT = 3  # sets of vectors that stay for other commands; older ones make room
+USED = "used"  # a mark whose time says when a set was last asked for
+BUDGET = {"cpu": 4_096, "cuda": 65_536}  # pieces in a micro-batch, padding included
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """[rows, d] vectors in memory-mapped shards of `SHARD` rows, so that a corpus need not fit into memory.
+
+    Attributes:
+        tokens: real pieces encoded, special ones included.
+        seconds: what encoding them took, on all processes together.
+        fresh: how many shards were encoded now rather than found.
+    """
+
+    shards: list[np.ndarray]
+    tokens: int = 0
+    seconds: float = 0.0
+    fresh: int = 0
+
+    def __len__(self) -> int:
+        return sum(len(shard) for shard in self.shards)
+
+    @property
+    def speed(self) -> float:
+        """Real tokens per second of one process."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (first row, [≤ rows, d] float32) over all rows."""
+        per_block, start = max(1, rows // SHARD), 0
+        for first in range(0, len(self.shards), per_block):
+            block = np.concatenate(self.shards[first : first + per_block]).astype(np.float32, copy=False)
+            yield start, block
+            start += len(block)
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """[n, d] float32 of the rows asked for, in that order."""
+        out = np.empty((len(rows), self.shards[0].shape[1]), dtype=np.float32)
+        order = np.argsort(rows, kind="stable")
+        edges = np.searchsorted(rows[order], np.arange(len(self.shards) + 1) * SHARD)
+        for shard, begin, end in zip(self.shards, edges[:-1], edges[1:], strict=True):
+            if end > begin:
+                out[order[begin:end]] = shard[rows[order[begin:end]] % SHARD]
+        return out
+
+    @staticmethod
+    def of(rows: np.ndarray) -> "Vectors":
+        """From vectors in memory."""
+        return Vectors([rows[start : start + SHARD] for start in range(0, len(rows), SHARD)])
+
+
+def encode(
+    model: Path | str,
+    pieces: Ragged,
+    texts: str,
+    longest: int,
+    precision: str,
+    processes: Processes,
+    what: str = "encode",
+) -> Vectors:
+    """The vectors of all rows of ``pieces`` (without special pieces) by the encoder in a model folder.
+
+    Args:
+        texts: a hash of the texts (`scratch.content_hash` of their file, say).
+        longest: pieces to which a text is cut, special ones included.
+        precision: ``bf16`` computes in bfloat16 and keeps float16, ``fp32`` float32 in both.
+
+    Returns:
+        The vectors in the order of the rows, on every process.
+    """
+    shards = Shards(vectors_folder(model, texts, longest, precision))
+    numbers = range(-(-len(pieces) // SHARD))
+    missing = [number for number in numbers[processes.rank :: processes.world] if not shards.has(number)]
+    if missing:
+        _encode_shards(model, pieces, shards, missing, longest, precision, processes, what)
+    processes.wait()
+    (shards.folder / USED).touch()
+    if processes.first:
+        make_room(shards.folder)
+    return Vectors([shards.load(number) for number in numbers], *shards.spent(), len(missing))
+
+
+def vectors_folder(model: Path | str, texts: str, longest: int, precision: str) -> Path:
+    """Where the vectors of these texts by this model are kept; made if absent."""
+    program = "".join(scratch.content_hash(Path(str(file))) for file in (__file__, checkpoints.__file__))
+    settings = {"texts": texts, "longest": longest, "precision": precision, "shard": SHARD}
+    home = Path(os.environ.get(scratch.HOME, ".isthmus"))
+    folder = home / f"vectors-{scratch.fingerprint(settings, [model], program)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def make_room(newest: Path) -> None:
+    """Forget all but the `KEPT` most recently used sets of vectors."""
+    used = [mark.parent for mark in newest.parent.glob(f"vectors-*/{USED}") if mark.parent != newest]
+    for old in sorted(used, key=lambda folder: (folder / USED).stat().st_mtime, reverse=True)[KEPT - 1 :]:
+        shutil.rmtree(old, ignore_errors=True)  # a reader that has mapped it keeps its pages
+
+
+def for_inference(model: Path | str, precision: str, device: torch.device) -> TextEncoder:
+    """The encoder of a folder, its weights cast once: autocast would cast them at every call."""
+    encoder = load_encoder(model).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
+    return encoder.eval()
+
+
+@torch.inference_mode()
+def encode_batch(encoder: TextEncoder, batch: Padded) -> torch.Tensor:
+    """[B, d] float32 vectors of one micro-batch on the encoder's device; pooled in float32."""
+    vectors = encoder.pool(encoder.states(batch.ids, batch.lengths).float(), batch.lengths)
+    return torch.nn.functional.normalize(vectors, dim=-1) if encoder.normalise else vectors
+
+
+def encode_rows(
+    encoder: TextEncoder, pieces: Ragged, rows: np.ndarray, vocabulary: checkpoints.Vocabulary, longest: int
+) -> np.ndarray:
+    """[n, d] float32 vectors of some rows, in their order, encoded in batches of like length."""
+    device = next(encoder.parameters()).device
+    lengths = lengths_of(pieces, rows, longest - 2) + 2
+    out = np.empty((len(rows), encoder.config.hidden_size), dtype=np.float32)
+    for chunk in chunks(lengths, BUDGET[device.type]):
+        batch = single(pieces, rows[chunk], vocabulary, longest).to(device)
+        out[chunk] = encode_batch(encoder, batch).cpu().numpy()
+    return out
+
+
+def _encode_shards(
+    model: Path | str,
+    pieces: Ragged,
+    shards: Shards,
+    numbers: list[int],
+    longest: int,
+    precision: str,
+    processes: Processes,
+    what: str,
+) -> None:
+    encoder = for_inference(model, precision, processes.device)
+    vocabulary, kept = load_vocabulary(model), np.float16 if precision == "bf16" else np.float32
+    total = sum(min(SHARD, len(pieces) - number * SHARD) for number in numbers)
+    with Progress(what, total, "texts") as bar:
+        for number in numbers:
+            began = time.monotonic()
+            rows = np.arange(number * SHARD, min((number + 1) * SHARD, len(pieces)))
+            vectors = encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
+            tokens, seconds = int((lengths_of(pieces, rows, longest - 2) + 2).sum()), time.monotonic() - began
+            shards.save(number, vectors, tokens, seconds)
+            bar.advance(len(rows), f"{tokens / seconds:,.0f} tokens/s")

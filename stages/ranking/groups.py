@@ -1,0 +1,221 @@
+"""Which passages each training query may learn from: its positives, and the negatives a run proposes for it."""
+
+import re
+import unicodedata
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from stages.artifacts.ragged import Ragged
+from stages.artifacts.refusal import Refusal
+from stages.artifacts.tables import Passages, Run
+from stages.ranking.judgements import Asked, asked, joined, judged, known_rows, passage_ids, ragged, rows_in
+
+SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What makes a passage of the run no negative.
+
+    Attributes:
+        first: ranks before this one are skipped: the top of a good run is full of unjudged positives.
+        last: ranks after this one are skipped.
+        margin: passages that score more than the query's best positive (in the run) minus this are skipped.
+    """
+
+    first: int = 1
+    last: int = 200
+    margin: float | None = None
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Training queries with their positives and negatives, as rows of the Tokens table.
+
+    Attributes:
+        queries: [n] rows of ``texts_of_queries``.
+        positives: row i holds the positives of query i, ascending.
+        negatives: row i holds the negatives of query i, best first; empty where there is no run.
+        same: [passages] a number that two passages share if their normalised texts are the same.
+        teacher: the teacher's scores of ``positives`` and ``negatives``, value for value; None without a teacher.
+        counts: how many queries and candidates every rule removed.
+    """
+
+    queries: np.ndarray
+    positives: Ragged
+    negatives: Ragged
+    same: np.ndarray
+    teacher: tuple[np.ndarray, np.ndarray] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The tables from which groups are formed; ``negatives`` and ``teacher`` are runs or absent."""
+
+    tokens: Path
+    queries: Path
+    qrels: Path
+    passages: Path
+    negatives: Path | None = None
+    teacher: Path | None = None
+
+    @property
+    def paths(self) -> list[Path]:
+        """Those that are there."""
+        return [path for path in vars(self).values() if path is not None]
+
+
+def read_groups(inputs: Inputs, rules: Rules, seed: int, fraction: float) -> tuple[Asked, pa.Array, Groups]:
+    """The training queries, the passages' ids, and the groups that all rules leave."""
+    asking, ids = asked(inputs.queries, ["train"]), passage_ids(inputs.tokens)
+    groups = form(asking, judged(inputs.qrels, asking, ids), same_texts(inputs.passages, ids), seed, fraction)
+    if inputs.negatives:
+        groups = with_negatives(groups, inputs.negatives, asking, ids, rules)
+    if inputs.teacher:
+        groups = with_teacher(groups, inputs.teacher, asking, ids)
+    return asking, ids, groups
+
+
+def same_texts(path: Path | str, ids: pa.Array) -> np.ndarray:
+    """[passages] uint64: equal where the normalised texts (NFKC, case folded, white space collapsed) are.
+
+    Raises:
+        Refusal: the passages are not those of ``ids``, in their order.
+    """
+    out, start = np.empty(len(ids), dtype=np.uint64), 0
+    for batch in Passages.stream(path, ["passage_id", "text"]):
+        if not batch.column("passage_id").equals(ids.slice(start, batch.num_rows)):
+            raise Refusal(f"{path}: rows {start}–{start + batch.num_rows - 1}: passage_ids differ from the tokens'")
+        out[start : start + batch.num_rows] = [_digest(text) for text in batch.column("text").to_pylist()]
+        start += batch.num_rows
+    if start < len(ids):
+        raise Refusal(f"{path}: {start} passages, the tokens have {len(ids)}")
+    return out
+
+
+def form(queries: Asked, positives: Ragged, same: np.ndarray, seed: int = 0, fraction: float = 1.0) -> Groups:
+    """Groups without hard negatives yet, for a seeded ``fraction`` of the queries that have a positive.
+
+    Raises:
+        Refusal: no query has one.
+    """
+    with_positive = np.flatnonzero(positives.lengths > 0)
+    if not len(with_positive):
+        raise Refusal(f"{queries.path}: none of its {len(queries)} training queries has a positive")
+    count = max(1, round(fraction * len(with_positive)))
+    kept = np.sort(np.random.default_rng([seed, 0]).permutation(with_positive)[:count])
+    counts = {"queries": len(kept), "queries_without_positive": len(queries) - len(with_positive)}
+    counts["queries_left_out"] = len(with_positive) - count
+    empty = Ragged(np.empty(0, dtype=np.int64), np.zeros(count + 1, dtype=np.int64))
+    return Groups(kept, positives.take(kept), empty, same, None, counts)
+
+
+def with_negatives(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array, rules: Rules) -> Groups:
+    """The groups with what a run proposes as negatives, and how many candidates every rule removed.
+
+    Raises:
+        Refusal: the run holds unknown passages, or nothing for these queries.
+    """
+    group_of = np.full(len(queries), -1, dtype=np.int64)
+    group_of[groups.queries] = np.arange(len(groups))
+    owner, row, rank, score = _candidates(run, queries, ids, group_of, rules.last)
+    if not len(owner):
+        raise Refusal(f"{run}: no rows for the training queries of {queries.path}")
+    positive = is_positive(groups, owner, row)
+    best = np.full(len(groups), np.inf)
+    np.minimum.at(best, owner[positive], -score[positive])  # minus the best score; inf where none was found
+    reasons = {
+        "removed_rank": rank < rules.first,
+        "removed_positive": positive,
+        "removed_same_text": is_positive(groups, owner, row, by_text=True),
+    }
+    if rules.margin is not None:
+        reasons["removed_margin"] = score > -best[owner] - rules.margin
+    kept, counts = np.ones(len(owner), dtype=bool), {"candidates": len(owner)}
+    for name, removed in reasons.items():
+        counts[name] = int((kept & removed).sum())
+        kept &= ~removed
+    counts["negatives"] = int(kept.sum())
+    negatives = ragged(owner[kept], row[kept], len(groups))
+    return replace(groups, negatives=negatives, counts=groups.counts | counts)
+
+
+def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array) -> Groups:
+    """The groups with a teacher's scores; negatives that the teacher did not score are removed and counted.
+
+    Raises:
+        Refusal: the teacher did not score a positive.
+    """
+    group_of = np.full(len(queries), -1, dtype=np.int64)
+    group_of[groups.queries] = np.arange(len(groups))
+    owner, row, _, score = _candidates(run, queries, ids, group_of, None)
+    keys = owner * len(ids) + row
+    order = np.argsort(keys)
+    keys, score = keys[order], score[order]
+    positive = _looked_up(_keys(groups.positives, len(ids)), keys, score)
+    if np.isnan(positive).any():
+        at = int(np.flatnonzero(np.isnan(positive))[0])
+        query = queries.ids[groups.queries[np.searchsorted(groups.positives.offsets, at, side="right") - 1]]
+        raise Refusal(f"{run}: no score for query {query} and its positive {ids[groups.positives.values[at]]}")
+    negative = _looked_up(_keys(groups.negatives, len(ids)), keys, score)
+    scored = ~np.isnan(negative)
+    owners = np.repeat(np.arange(len(groups)), groups.negatives.lengths)[scored]
+    negatives = ragged(owners, groups.negatives.values[scored], len(groups))
+    counts = {"removed_unscored": int((~scored).sum()), "negatives": int(scored.sum())}
+    return replace(groups, negatives=negatives, teacher=(positive, negative[scored]), counts=groups.counts | counts)
+
+
+def is_positive(groups: Groups, owner: np.ndarray, row: np.ndarray, by_text: bool = False) -> np.ndarray:
+    """[n] bool: whether passage ``row`` is a positive of group ``owner``, by id or by normalised text."""
+    positives = groups.positives
+    of = np.repeat(np.arange(len(groups)), positives.lengths)
+    names = np.unique(groups.same, return_inverse=True)[1] if by_text else np.arange(len(groups.same))
+    known = of * len(groups.same) + names[positives.values]
+    found: np.ndarray = np.isin(owner * len(groups.same) + names[row], known)
+    return found
+
+
+def _candidates(
+    run: Path | str, queries: Asked, ids: pa.Array, group_of: np.ndarray, last: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Groups, passage rows, ranks and scores of a run's rows for our groups up to a rank, by group and rank."""
+    parts, start = [], 0
+    for batch in Run.stream(run):
+        rank = batch.column("rank").to_numpy()
+        query = rows_in(batch.column("query_id"), queries.ids)
+        owner = np.where(query >= 0, group_of[query], -1)
+        kept = np.flatnonzero((owner >= 0) & (rank <= (last or rank.max(initial=0))))
+        row = known_rows(batch.column("passage_id"), kept, ids, run, start)
+        parts.append((owner[kept], row, rank[kept], batch.column("score").to_numpy()[kept]))
+        start += batch.num_rows
+    owner, row, rank, score = (joined([part[i] for part in parts]) for i in range(4))
+    order = np.lexsort((rank, owner))
+    return owner[order], row[order], rank[order], score[order]
+
+
+def _keys(rows: Ragged, passages: int) -> np.ndarray:
+    keys: np.ndarray = np.repeat(np.arange(len(rows)), rows.lengths) * passages + rows.values
+    return keys
+
+
+def _looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """[wanted] float32 values of keys (ascending), NaN where there is none."""
+    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    found = np.full(len(wanted), np.nan, dtype=np.float32)
+    if len(keys):
+        known = keys[at] == wanted
+        found[known] = values[at[known]]
+    return found
+
+
+def _digest(text: str) -> int:
+    plain = SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    return int.from_bytes(blake2b(plain.encode(errors="surrogatepass"), digest_size=8).digest(), "little")

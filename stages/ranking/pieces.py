@@ -1,0 +1,88 @@
+"""Integer texts on their way into a model: special pieces, padding, and batches that waste little padding."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from stages.artifacts.checkpoints import Vocabulary
+from stages.artifacts.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Texts as a model reads them.
+
+    Attributes:
+        ids: [B, L] int64, special pieces included.
+        lengths: [B] int64, special pieces included.
+        segments: [B, L] int64: 0 up to the first separator, 1 behind it; all 0 for single texts.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    segments: Tensor
+
+    def to(self, device: torch.device) -> "Padded":
+        """The same texts on another device."""
+        return Padded(self.ids.to(device), self.lengths.to(device), self.segments.to(device))
+
+
+def tokenised(texts: list[str], tokenizer: Tokenizer) -> Ragged:
+    """The pieces of texts, without special ones."""
+    return Ragged.of((encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)), np.int32)
+
+
+def single(pieces: Ragged, rows: np.ndarray, vocabulary: Vocabulary, longest: int) -> Padded:
+    """``[CLS] text [SEP]`` of some rows, each cut to ``longest`` pieces, special ones included."""
+    text = pieces.take(rows, longest - 2)
+    lengths = text.lengths + 2
+    ids, columns = _blank(lengths, vocabulary)
+    ids[(columns >= 1) & (columns < lengths[:, None] - 1)] = text.values
+    ids[np.arange(len(rows)), lengths - 1] = vocabulary.sep
+    return Padded(torch.from_numpy(ids), torch.from_numpy(lengths), torch.zeros(ids.shape, dtype=torch.int64))
+
+
+def paired(queries: Ragged, passages: Ragged, vocabulary: Vocabulary, longest: int, longest_query: int) -> Padded:
+    """``[CLS] query [SEP] passage [SEP]``, row by row.
+
+    A query is cut to ``longest_query`` - 2 pieces (as `single` would cut it), the passage to what is then left
+    of ``longest``.
+    """
+    queries = queries.take(np.arange(len(queries)), longest_query - 2)
+    first = queries.lengths[:, None] + 1  # where the first separator stands
+    passages = passages.take(np.arange(len(passages)), longest - 2 - first[:, 0])
+    lengths = queries.lengths + passages.lengths + 3
+    ids, columns = _blank(lengths, vocabulary)
+    last = lengths[:, None] - 1
+    ids[(columns >= 1) & (columns < first)] = queries.values
+    ids[(columns > first) & (columns < last)] = passages.values
+    ids[(columns == first) | (columns == last)] = vocabulary.sep
+    segments = ((columns > first) & (columns <= last)).astype(np.int64)
+    return Padded(torch.from_numpy(ids), torch.from_numpy(lengths), torch.from_numpy(segments))
+
+
+def lengths_of(pieces: Ragged, rows: np.ndarray, longest: int) -> np.ndarray:
+    """[n] lengths of some rows cut to ``longest`` pieces."""
+    lengths: np.ndarray = np.minimum(pieces.offsets[rows + 1] - pieces.offsets[rows], longest)
+    return lengths
+
+
+def chunks(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """Rows of like length together, longest first, at most ``budget`` pieces with their padding a chunk."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        count = max(1, budget // int(lengths[order[start]]))
+        yield order[start : start + count]
+        start += count
+
+
+def _blank(lengths: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    """[B, L] padding behind a [CLS], and the numbers of its columns."""
+    ids = np.full((len(lengths), int(lengths.max(initial=1))), vocabulary.pad, dtype=np.int64)
+    ids[:, 0] = vocabulary.cls
+    return ids, np.arange(ids.shape[1])[None, :]

@@ -1,0 +1,186 @@
+"""A run's pairs scored by a cross-encoder: shard by shard, resumable, and how much better than the run that ranks."""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from stages.artifacts.ragged import Ragged
+from stages.artifacts.refusal import Refusal
+from stages.ranking.crossencoder import CrossEncoder, Pairs, score
+from stages.ranking.judgements import Asked, rows_in
+from stages.ranking.probe import CUTOFF
+from stages.ranking.runs import by_query, ranks_within
+from stages.ranking.shards import Shards
+from stages.training.processes import Processes
+from stages.training.progress import Progress
+
+WARNING = (
+    "WARNING: the reranker does not rank dev better than the run that it re-ranks.\n"
+    "A retriever distilled from it learns from a teacher that knows no more than itself."
+)
+QUERIES = 64  # queries of a shard
+BUDGET = {"cpu": 4_096, "cuda": 65_536}  # pieces in a micro-batch, padding included
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which pairs are scored.
+
+    Attributes:
+        depth: passages of the run per query.
+        positives: row i holds the positives of query i.
+        add: whether positives that this leaves out are scored too.
+    """
+
+    asking: Asked
+    ids: pa.Array
+    positives: Ragged
+    depth: int
+    add: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rankings of a few queries.
+
+    Attributes:
+        queries: [q] rows of the asked queries.
+        ranking: row i holds the run's whole ranking of queries[i], as passage rows, best first.
+        scored: row i holds the passages of queries[i] that are scored: the first of the ranking, then added positives.
+    """
+
+    queries: np.ndarray
+    ranking: Ragged
+    scored: Ragged
+
+    @property
+    def owners(self) -> np.ndarray:
+        """[pairs] place among ``queries`` of every scored pair."""
+        return np.repeat(np.arange(len(self.queries)), self.scored.lengths)
+
+
+def parts(run: Path | str, choice: Choice) -> Iterator[Part]:
+    """The asked queries of a run in parts of `QUERIES`, in the run's order, then those that it lacks.
+
+    Raises:
+        Refusal: the run holds a passage that the tokens do not, or is out of order.
+    """
+    rankings = _rankings(run, choice)
+    while some := list(islice(rankings, QUERIES)):
+        queries = np.array([query for query, _ in some])
+        scored = [_scored(query, rows, choice) for query, rows in some]
+        yield Part(queries, Ragged.of((rows for _, rows in some), np.int64), Ragged.of(scored, np.int64))
+
+
+def score_all(
+    model: CrossEncoder, pairs: Pairs, run: Path | str, choice: Choice, shards: Shards, processes: Processes
+) -> None:
+    """Score this process's share of the parts that are still without scores."""
+    device = next(model.parameters()).device
+    with Progress("rescore", len(choice.asking), "queries") as bar:
+        for number, part in enumerate(parts(run, choice)):
+            if number % processes.world == processes.rank and not shards.has(number):
+                began = time.monotonic()
+                owners = part.queries[part.owners]
+                scores = score(model, pairs, owners, part.scored.values, BUDGET[device.type])
+                shards.save(number, scores, len(scores), time.monotonic() - began)
+            bar.advance(len(part.queries))
+    processes.wait()
+
+
+def reordered(part: Part, scores: np.ndarray, order: np.ndarray, keep_rest: bool) -> tuple[np.ndarray, ...]:
+    """A part's rows of a Run in the total order: query rows, passage rows, scores, ranks.
+
+    Args:
+        order: [passages] the place of each passage's id among the sorted ids: decides ties.
+        keep_rest: what the run ranks behind the scored passages follows in its old order, every score one below
+            the one before.
+    """
+    owners, rows = part.owners, part.scored.values
+    if keep_rest:
+        lowest = np.full(len(part.queries), np.inf, dtype=np.float32)
+        np.minimum.at(lowest, owners, scores)
+        whole = [part.ranking.take(np.array([i])).values for i in range(len(part.queries))]
+        rest = [r[~np.isin(r, part.scored.take(np.array([i])).values)] for i, r in enumerate(whole)]
+        behind = Ragged.of(rest, np.int64)
+        of = np.repeat(np.arange(len(rest)), behind.lengths)
+        owners, rows = np.concatenate([owners, of]), np.concatenate([rows, behind.values])
+        scores = np.concatenate([scores, np.floor(lowest)[of] - ranks_within(of)]).astype(np.float32)
+    places = np.lexsort((order[rows], -scores, owners))
+    owners = owners[places]
+    return part.queries[owners], rows[places], scores[places], ranks_within(owners)
+
+
+@dataclass
+class Gate:
+    """RR@10 of a run and of its re-ranking over the dev queries that have a positive."""
+
+    choice: Choice
+    order: np.ndarray
+    is_dev: np.ndarray
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+
+    def see(self, part: Part, scores: np.ndarray) -> None:
+        """Count a part's dev queries; added positives take no part."""
+        for i in np.flatnonzero(self.is_dev[part.queries]):
+            positives = self.choice.positives.take(part.queries[[i]]).values
+            ranking = part.ranking.take(np.array([i])).values
+            top = ranking[: self.choice.depth]
+            mine = scores[part.scored.offsets[i] : part.scored.offsets[i] + len(top)]
+            better = top[np.lexsort((self.order[top], -mine))]
+            if len(positives):
+                self.before.append(reciprocal(ranking, positives))
+                self.after.append(reciprocal(np.concatenate([better, ranking[len(top) :]]), positives))
+
+    def told(self) -> dict[str, float]:
+        """{"queries": n, "run RR@10": …, "reranked RR@10": …}; empty where no dev query was seen."""
+        if not self.before:
+            return {}
+        means = {"run RR@10": float(np.mean(self.before)), "reranked RR@10": float(np.mean(self.after))}
+        return {"queries": len(self.before), **means}
+
+    def warn(self) -> None:
+        """Say on standard error what the re-ranking is worth; loudly where it is worth nothing."""
+        told = self.told()
+        if told:
+            before, after = told["run RR@10"], told["reranked RR@10"]
+            print(f"rescore: dev RR@10 {before:.4f} as ranked by the run, {after:.4f} re-ranked", file=sys.stderr)
+            if after <= before:
+                print("=" * 100, WARNING, "=" * 100, sep="\n", file=sys.stderr, flush=True)
+
+
+def reciprocal(ranking: np.ndarray, positives: np.ndarray) -> float:
+    """1 / rank of the first positive, 0 where none is among the first ten."""
+    found = np.flatnonzero(np.isin(ranking[:CUTOFF], positives))
+    return 1.0 / (found[0] + 1) if len(found) else 0.0
+
+
+def _rankings(run: Path | str, choice: Choice) -> Iterator[tuple[int, np.ndarray]]:
+    place = {query_id: row for row, query_id in enumerate(choice.asking.ids.to_pylist())}
+    for query_id, passages, _ in by_query(run):
+        query = place.pop(query_id, None)
+        if query is not None:
+            rows = rows_in(pa.array(passages, pa.string()), choice.ids)
+            if (rows < 0).any():
+                name = passages[int(np.argmin(rows))]
+                raise Refusal(f"{run}: query {query_id}: passage_id {name} is not among the tokens'")
+            yield query, rows
+    if choice.add:
+        for query in place.values():
+            if choice.positives.lengths[query]:
+                yield query, np.empty(0, dtype=np.int64)
+
+
+def _scored(query: int, ranking: np.ndarray, choice: Choice) -> np.ndarray:
+    top = ranking[: choice.depth]
+    if not choice.add:
+        return top
+    positives = choice.positives.take(np.array([query])).values
+    return np.concatenate([top, positives[~np.isin(positives, top)]])

@@ -1,0 +1,82 @@
+"""Cross-encoder and run → run with the cross-encoder's scores: a teacher's, or a re-ranking."""
+
+from collections import deque
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import typer
+
+from stages.artifacts.checkpoints import load_tokenizer, load_vocabulary
+from stages.artifacts.documents import write_json
+from stages.artifacts.files import remove
+from stages.artifacts.ragged import read_ragged
+from stages.artifacts.scratch import scratch
+from stages.artifacts.tables import Run, Tokens
+from stages.ranking.crossencoder import Pairs, for_inference
+from stages.ranking.judgements import asked, judged, passage_ids, sorted_places
+from stages.ranking.pieces import tokenised
+from stages.ranking.rescoring import Choice, Gate, parts, reordered, score_all
+from stages.ranking.shards import Shards
+from stages.training.processes import join
+
+
+def rescore(
+    reranker: Annotated[Path, typer.Argument(help="Model folder of the cross-encoder.")],
+    run: Annotated[Path, typer.Argument(help="Run whose passages are scored.")],
+    tokens: Annotated[Path, typer.Argument(help="Tokens table of the corpus.")],
+    queries: Annotated[Path, typer.Argument(help="Queries table.")],
+    qrels: Annotated[Path, typer.Argument(help="Qrels table.")],
+    out: Annotated[Path, typer.Argument(help="Run to write.")],
+    splits: Annotated[list[str] | None, typer.Option(help="Splits to score; by default all three.")] = None,
+    depth: Annotated[int, typer.Option(min=1, help="Passages of the run that are scored per query.")] = 200,
+    add_positives: Annotated[
+        bool, typer.Option(help="Score every positive too: for a teacher. Never for an evaluation.")
+    ] = False,
+    keep_rest: Annotated[
+        bool, typer.Option(help="Let the run's passages behind the depth follow in their old order.")
+    ] = False,
+    longest: Annotated[int, typer.Option(min=8, help="Pieces of a pair, special ones included.")] = 160,
+    longest_query: Annotated[int, typer.Option(min=3, help="Pieces of a query as a text of its own.")] = 32,
+    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of the model.")] = "bf16",
+    metrics: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+) -> None:
+    """Score a run's pairs with a cross-encoder; says how much better it ranks dev than the run does."""
+    settings: dict[str, Any] = {"splits": splits, "depth": depth, "add_positives": add_positives, "longest": longest}
+    settings |= {"longest_query": longest_query, "precision": precision}
+    processes = join()
+    wanted = splits or ["train", "dev", "test"]
+    asking, ids = asked(queries, wanted), passage_ids(tokens)
+    choice = Choice(asking, ids, judged(qrels, asking, ids), depth, add_positives)
+    deque(parts(run, choice), maxlen=0)  # bad input is refused before any work
+    pieces = tokenised(asking.texts, load_tokenizer(reranker)), read_ragged(Tokens, tokens, "pieces")
+    pairs = Pairs(*pieces, load_vocabulary(reranker), longest, longest_query)
+    shards = Shards(scratch("rescore", settings, [reranker, run, tokens, queries, qrels]))
+    score_all(for_inference(reranker, precision, processes.device), pairs, run, choice, shards, processes)
+    if processes.first:
+        dev = asking.splits == "dev"
+        gate = Gate(choice, sorted_places(ids), dev)
+        _write(out, run, choice, shards, gate, keep_rest)
+        gate.warn()
+        if metrics:
+            count, seconds = shards.spent()
+            speed = {"pairs_per_second": count / seconds, "seconds": seconds}
+            write_json(metrics, {"pairs": count, "dev": gate.told(), "speed": speed})
+        remove(shards.folder)
+
+
+def _write(out: Path, run: Path, choice: Choice, shards: Shards, gate: Gate, keep_rest: bool) -> None:
+    with Run.writer(out) as writer:
+        for number, part in enumerate(parts(run, choice)):
+            scores = np.asarray(shards.load(number))
+            gate.see(part, scores)
+            queries, rows, found, ranks = reordered(part, scores, gate.order, keep_rest)
+            writer.write(
+                {
+                    "query_id": choice.asking.ids.take(pa.array(queries)),
+                    "passage_id": choice.ids.take(pa.array(rows)),
+                    "score": found,
+                    "rank": ranks,
+                }
+            )
