@@ -133,11 +133,14 @@ def split_of(name: str) -> str:
 
 
 def take_apart(docstring: str) -> tuple[str, str]:
-    """(query, body): the first sentence on one line, and the rest, in which that sentence does not occur."""
+    """(query, body): the first sentence on one line, and the rest, in which that sentence does not occur.
+
+    A heading of a word or two is no query, and its words are wanted in the body.
+    """
     text = readable(docstring)
     end = sentences.first_sentence(text)
     query = " ".join(text[:end].split())
-    body = without(text[end:], query)
+    body = without(text[end:], query) if len(WORDS.findall(query)) >= SHORTEST_QUERY else text[end:]
     return query, body if len(body.split()) >= SHORTEST_BODY else ""
 
 
@@ -155,11 +158,9 @@ def readable(docstring: str) -> str:
 
 def without(text: str, sentence: str) -> str:
     """``text`` without any occurrence of the sentence's words, whatever their case and punctuation."""
-    words = WORDS.findall(sentence)
-    if not words:
-        return text
-    pattern = re.compile(r"(?<!\w)" + r"\W+".join(map(re.escape, words)) + r"(?!\w)[.!?]*", re.I)
-    found = 1
+    words = r"\W+".join(map(re.escape, WORDS.findall(sentence)))
+    pattern = re.compile(rf"(?<!\w){words}(?!\w)[.!?]*", re.I)
+    found = len(words)
     while found:
         text, found = pattern.subn(" ", text)
     return text
