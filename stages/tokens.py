@@ -1,6 +1,7 @@
 """Passages or other texts → integers, once: pieces, words, and which word a piece belongs to."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from stages.counting.pieces import Pieces, Splitter, join
 from stages.counting.words import Lexicon
 from stages.training.progress import Progress
 
+ROWS = 4096  # rows that are numbered together
 
 def tokens(
     texts: Annotated[Path, typer.Argument(help="Passages or Texts (Parquet).")],
@@ -33,7 +35,7 @@ def tokens(
     splitter, lexicon, summary = Splitter(backbone), Lexicon(), Summary(longest)
     separator = splitter.separator if table is Texts else -1
     with Tokens.writer(out) as writer, Progress("tokens", rows, "rows") as bar:
-        for batch in table.stream(texts):
+        for batch in _parts(table, texts):
             lines, row_of_line = _lines(table, batch)
             whole = join(splitter.split(lines), row_of_line, separator)
             pieces = whole.cut(longest)
@@ -87,6 +89,13 @@ def _table(path: Path) -> tuple[Table, int]:
     if not rows:
         raise Refusal(f"{path}: no rows")
     return table, rows
+
+
+def _parts(table: Table, path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows, as few together as keeps Python's strings and the tokenizer's objects small."""
+    for batch in table.stream(path):
+        for start in range(0, batch.num_rows, ROWS):
+            yield batch.slice(start, ROWS)
 
 
 def _lines(table: Table, batch: pa.RecordBatch) -> tuple[list[str], np.ndarray]:
