@@ -168,9 +168,7 @@ def test_texts_without_any_piece(backbone: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "m.json").read_text())["unknown_share"] == 0
 
 
-def test_same_bytes_again_and_in_other_batches(
-    backbone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_same_bytes_again_and_in_other_batches(backbone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"the {i % 7} stones of {i % 13} roses, unaffable {i % 3}" for i in range(300)]
     run(texts, backbone, tmp_path)
     first = (tmp_path / "t.parquet").read_bytes()
