@@ -15,7 +15,7 @@ from stages.artifacts.tables import Run, Tokens
 from stages.ranking.encoding import Vectors, encode
 from stages.ranking.judgements import Asked, asked, passage_ids, sorted_places
 from stages.ranking.pieces import tokenised
-from stages.ranking.search import search
+from stages.ranking.search import Index, best_backend
 from stages.training.processes import join
 from stages.training.progress import Progress
 
@@ -47,8 +47,9 @@ def mine(
 
 
 def _write(out: Path, asking: Asked, ids: pa.Array, questions: Vectors, passages: Vectors, depth: int) -> None:
+    index = Index(passages, sorted_places(ids), best_backend())
     with Run.writer(out) as writer, Progress("search", len(asking), "queries") as bar:
-        for start, rows, scores in search(questions, passages, sorted_places(ids), depth):
+        for start, rows, scores in index.search(questions, depth):
             count, k = rows.shape
             writer.write(
                 {

@@ -78,7 +78,7 @@ def reranker(
         checkpoint=checkpoint,
     )
     state = scratch("reranker", settings, [encoder, *inputs.paths])
-    batches = Batches(sampler, pairs, budget, processes)
+    batches = Batches(sampler, pairs, budget, budget, processes)
     shown = Curves(curves if processes.first else None)
     report = train(Reranker(model), batches, plan, processes, state, shown, what="reranker")
     if processes.first:

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from stages.artifacts.attention import registered
 from stages.artifacts.documents import read_json
 from stages.artifacts.files import whole
 from stages.artifacts.refusal import Refusal
@@ -129,7 +130,7 @@ def load_encoder(folder: Path | str, dropout: float = 0.0) -> TextEncoder:
     transformer = AutoModel.from_pretrained(
         folder,
         dtype=torch.float32,
-        attn_implementation="sdpa",
+        attn_implementation=registered(),
         trust_remote_code=False,
         use_safetensors=True,
         local_files_only=True,

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, copy_tokenizer
+from stages.artifacts.attention import registered
+from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, copy_tokenizer, quiet
 from stages.artifacts.files import whole
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
@@ -34,7 +35,7 @@ class CrossEncoder(nn.Module):
     def forward(self, pairs: Padded) -> Tensor:
         """[B] float32 scores."""
         real = torch.arange(pairs.ids.shape[1], device=pairs.ids.device) < pairs.lengths[:, None]
-        inputs = {"input_ids": pairs.ids, "attention_mask": real.long()}
+        inputs = {"input_ids": pairs.ids, "attention_mask": real[:, None, None, :]}
         if getattr(self.config, "type_vocab_size", 0) > 1:
             inputs["token_type_ids"] = pairs.segments
         scores: Tensor = self.classifier(**inputs).logits[:, 0]
@@ -64,11 +65,13 @@ def load_crossencoder(source: Path | str, dropout: float = 0.0, seed: int = 0) -
         if local and not (Path(source) / name).is_file():
             raise Refusal(f"{Path(source) / name}: no such file")
     torch.manual_seed(seed)
+    quiet()
     logging.set_verbosity_error()  # that the head is new is what we want
     classifier = AutoModelForSequenceClassification.from_pretrained(
         source,
         num_labels=1,
         dtype=torch.float32,
+        attn_implementation=registered(),
         trust_remote_code=False,
         use_safetensors=True,
         local_files_only=local,
@@ -147,11 +150,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Batches:
-    """Makes the micro-batches of any step: as many groups as hold ``budget`` pieces."""
+    """Makes the micro-batches of any step.
+
+    Attributes:
+        budget: pieces in a micro-batch, padding included: as many whole groups as fit.
+        chunk: pieces read in one call, padding included.
+    """
 
     sampler: Sampler
     pairs: Pairs
     budget: int
+    chunk: int
     processes: Processes
 
     def __call__(self, step: int) -> list[Batch]:
@@ -168,7 +177,7 @@ class Batches:
     def _batch(self, queries: np.ndarray, passages: np.ndarray) -> Batch:
         owners, rows = np.repeat(queries, passages.shape[1]), passages.ravel()
         lengths = self.pairs.lengths(owners, rows)
-        parts = list(chunks(lengths, max(1, self.budget // 2)))
+        parts = chunks(lengths, self.chunk)
         places = np.empty(len(rows), dtype=np.int64)
         places[np.concatenate(parts)] = np.arange(len(rows))
         pairs = [self.pairs.padded(owners[part], rows[part]) for part in parts]

@@ -25,14 +25,15 @@ from stages.training.progress import Progress
 SHARD = 8_192  # rows: what is encoded and kept at once
 KEPT = 3  # sets of vectors that stay for other commands; older ones make room
 USED = "used"  # a mark whose time says when a set was last asked for
-BUDGET = {"cpu": 4_096, "cuda": 65_536}  # pieces in a micro-batch, padding included
+BUDGET = {"cpu": 2_048, "cuda": 65_536}  # pieces in a micro-batch, padding included; on a CPU what its cache holds
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """[rows, d] vectors in memory-mapped shards of `SHARD` rows, so that a corpus need not fit into memory.
+    """[rows, d] vectors in memory-mapped shards, so that a corpus need not fit into memory.
 
     Attributes:
+        size: rows of every shard but the last.
         tokens: real pieces encoded, special ones included.
         seconds: what encoding them took, on all processes together.
         fresh: how many shards were encoded now rather than found.
@@ -42,6 +43,7 @@ class Vectors:
     tokens: int = 0
     seconds: float = 0.0
     fresh: int = 0
+    size: int = SHARD
 
     def __len__(self) -> int:
         return sum(len(shard) for shard in self.shards)
@@ -53,7 +55,7 @@ class Vectors:
 
     def blocks(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (first row, [≤ rows, d] float32) over all rows."""
-        per_block, start = max(1, rows // SHARD), 0
+        per_block, start = max(1, rows // self.size), 0
         for first in range(0, len(self.shards), per_block):
             block = np.concatenate(self.shards[first : first + per_block]).astype(np.float32, copy=False)
             yield start, block
@@ -63,16 +65,16 @@ class Vectors:
         """[n, d] float32 of the rows asked for, in that order."""
         out = np.empty((len(rows), self.shards[0].shape[1]), dtype=np.float32)
         order = np.argsort(rows, kind="stable")
-        edges = np.searchsorted(rows[order], np.arange(len(self.shards) + 1) * SHARD)
+        edges = np.searchsorted(rows[order], np.arange(len(self.shards) + 1) * self.size)
         for shard, begin, end in zip(self.shards, edges[:-1], edges[1:], strict=True):
             if end > begin:
-                out[order[begin:end]] = shard[rows[order[begin:end]] % SHARD]
+                out[order[begin:end]] = shard[rows[order[begin:end]] % self.size]
         return out
 
     @staticmethod
-    def of(rows: np.ndarray) -> "Vectors":
+    def of(rows: np.ndarray, size: int = SHARD) -> "Vectors":
         """From vectors in memory."""
-        return Vectors([rows[start : start + SHARD] for start in range(0, len(rows), SHARD)])
+        return Vectors([rows[start : start + size] for start in range(0, len(rows), size)], size=size)
 
 
 def encode(

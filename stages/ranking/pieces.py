@@ -1,6 +1,5 @@
 """Integer texts on their way into a model: special pieces, padding, and batches that waste little padding."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from stages.artifacts.checkpoints import Vocabulary
 from stages.artifacts.ragged import Ragged
+from stages.training.buckets import cut
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,10 @@ def lengths_of(pieces: Ragged, rows: np.ndarray, longest: int) -> np.ndarray:
     return lengths
 
 
-def chunks(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Rows of like length together, longest first, at most ``budget`` pieces with their padding a chunk."""
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        count = max(1, budget // int(lengths[order[start]]))
-        yield order[start : start + count]
-        start += count
+def chunks(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Rows of like length together, at most ``budget`` pieces with their padding a chunk."""
+    order = np.argsort(lengths, kind="stable")
+    return [order[run] for run in cut(lengths[order], budget)]
 
 
 def _blank(lengths: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
