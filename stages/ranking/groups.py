@@ -24,7 +24,8 @@ class Rules:
     Attributes:
         first: ranks before this one are skipped: the top of a good run is full of unjudged positives.
         last: ranks after this one are skipped.
-        margin: passages that score more than the query's best positive (in the run) minus this are skipped.
+        margin: passages that score more than the query's best positive minus this are skipped; no passage is where
+            the run has no positive up to the last rank.
     """
 
     first: int = 1
@@ -130,15 +131,16 @@ def with_negatives(groups: Groups, run: Path | str, queries: Asked, ids: pa.Arra
     if not len(owner):
         raise Refusal(f"{run}: no rows for the training queries of {queries.path}")
     positive = is_positive(groups, owner, row)
-    best = np.full(len(groups), np.inf)
-    np.minimum.at(best, owner[positive], -score[positive])  # minus the best score; inf where none was found
+    best = np.full(len(groups), -np.inf)
+    np.maximum.at(best, owner[positive], score[positive])
+    best[best == -np.inf] = np.inf  # where no positive was found, none is known to be outscored
     reasons = {
         "removed_rank": rank < rules.first,
         "removed_positive": positive,
         "removed_same_text": is_positive(groups, owner, row, by_text=True),
     }
     if rules.margin is not None:
-        reasons["removed_margin"] = score > -best[owner] - rules.margin
+        reasons["removed_margin"] = score > best[owner] - rules.margin
     kept, counts = np.ones(len(owner), dtype=bool), {"candidates": len(owner)}
     for name, removed in reasons.items():
         counts[name] = int((kept & removed).sum())

@@ -1,0 +1,86 @@
+"""Losses against slow loops in float64."""
+
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+
+from stages.ranking.losses import Denominator, contrastive, distillation, listwise
+
+
+def slow_contrastive(q: np.ndarray, d: np.ndarray, allowed: np.ndarray, scale: float, denominator: str) -> float:
+    """Loops over queries and passages, one exponential at a time."""
+    N, n = len(q), len(d) // len(q)
+    total = 0.0
+    for i in range(N):
+        positive = d[i * n]
+        terms = [math.exp(scale * float(q[i] @ d[j])) for j in range(N * n) if allowed[i, j]]
+        if denominator == "eq3":
+            terms += [math.exp(scale * float(positive @ d[j])) for j in range(N * n) if allowed[i, j] and j != i * n]
+        if denominator == "release":
+            for j in range(N):
+                mine, theirs = allowed[i, j * n], allowed[j, i * n]
+                if j == i:
+                    continue
+                terms += [math.exp(scale * float(positive @ q[j]))] * bool(theirs)
+                terms += [math.exp(scale * float(q[i] @ q[j]))] * bool(mine and theirs)
+                terms += [math.exp(scale * float(positive @ d[j * n]))] * bool(mine and theirs)
+        total -= math.log(math.exp(scale * float(q[i] @ positive)) / sum(terms))
+    return total / N
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), N=st.integers(1, 5), n=st.integers(1, 4), scale=st.sampled_from([1.0, 3.0, 20.0]))
+@pytest.mark.parametrize("denominator", ["eq3", "infonce", "release"])
+def test_contrastive_is_the_formula(denominator: Denominator, seed: int, N: int, n: int, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    q, d = rng.normal(size=(N, 6)), rng.normal(size=(N * n, 6))
+    q, d = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (q, d))
+    allowed = rng.random((N, N * n)) < 0.7
+    allowed[np.arange(N), np.arange(N) * n] = True
+    found = contrastive(torch.tensor(q), torch.tensor(d), torch.tensor(allowed), scale, denominator)
+    assert found.item() == pytest.approx(slow_contrastive(q, d, allowed, scale, denominator), rel=1e-9, abs=1e-12)
+
+
+def test_a_masked_passage_neither_counts_nor_gets_a_gradient() -> None:
+    q, d = torch.randn(2, 4, dtype=torch.float64), torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+    allowed = torch.ones(2, 4, dtype=torch.bool)
+    allowed[:, 3] = False
+    contrastive(q, d, allowed, 5.0, "eq3").backward()
+    assert d.grad is not None
+    assert d.grad[3].abs().max() == 0
+    assert d.grad[1].abs().max() > 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), N=st.integers(1, 5), n=st.integers(2, 5))
+def test_distillation_is_the_divergence_over_scored_passages(seed: int, N: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    student, teacher = rng.normal(size=(N, n)) * 3, rng.normal(size=(N, n)) * 3
+    teacher[:, 1:][rng.random((N, n - 1)) < 0.3] = np.nan
+    total = 0.0
+    for s, t in zip(student, teacher, strict=True):
+        kept = [j for j in range(n) if not math.isnan(t[j])]
+        ps = [math.exp(s[j]) / sum(math.exp(s[k]) for k in kept) for j in kept]
+        pt = [math.exp(t[j]) / sum(math.exp(t[k]) for k in kept) for j in kept]
+        total += sum(a * math.log(a / b) for a, b in zip(pt, ps, strict=True))
+    leaf = torch.tensor(student, requires_grad=True)
+    found = distillation(leaf, torch.tensor(teacher))
+    assert found.item() == pytest.approx(total / N, rel=1e-9, abs=1e-12)
+    found.backward()
+    assert leaf.grad is not None
+    assert leaf.grad.isfinite().all()
+
+
+def test_a_student_that_agrees_has_nothing_to_learn() -> None:
+    scores = torch.randn(3, 5, dtype=torch.float64)
+    assert distillation(scores + 7, scores).item() == pytest.approx(0, abs=1e-12)  # a shift is no difference
+
+
+def test_listwise_is_the_log_share_of_the_first() -> None:
+    scores = torch.tensor([[2.0, 1.0, -1.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    first = -math.log(math.exp(2) / (math.exp(2) + math.exp(1) + math.exp(-1)))
+    assert listwise(scores).item() == pytest.approx(first + math.log(3))
