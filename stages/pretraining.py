@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 import typer
 
 from stages.artifacts.checkpoints import (
@@ -96,6 +97,7 @@ def pretrain(
         checkpoint=checkpoint,
     )
     teacher = load_encoder(start) if any(spec.network == "vector" for spec in plan_of.decoders.values()) else None
+    torch.manual_seed(seed)  # the new parts' parameters
     model = Autoencoder(plan_of, encoder, load_heads(start), teacher and teacher.to(processes.device).eval())
     asked = queries and qrels and probe
     looks = dev_probe(queries, qrels, tokens, start, corpus, longest, precision, probe_passages) if asked else None  # type: ignore[arg-type]

@@ -1,10 +1,13 @@
 """A small world for tests: made here, so that no test needs a download."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: models of 32 dimensions only wait for more threads
 
 from stages.artifacts.tables import Passages, Qrels, Queries
 
