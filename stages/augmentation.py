@@ -73,14 +73,14 @@ def doc2query(
     """
     job = Job(Sampling(count, new_pieces, temperature, top_k, top_p), prompt_pieces, batch_pieces, seed)
     if checkpoint is not None:
-        source = hub_or_folder(checkpoint, "encoder–decoder", job, passages)
+        source = hub_or_folder(checkpoint, "encoder-decoder", job, passages)
     else:
         school = own.School(layers, width, steps, batch, learning_rate, seed, precision)
         pairs = training_pairs(passages, queries, qrels)
         longest = (prompt_pieces, new_pieces)
         lesson = partial(own.learn_queries, backbone, passages, pairs, longest, school)
         source = own_generator(lesson, school, backbone, [passages, queries, qrels])
-    _generate("doc2query", "encoder–decoder", source, passages, job, precision, out, metrics)
+    _generate("doc2query", "encoder-decoder", source, passages, job, precision, out, metrics)
 
 
 def continuations(
@@ -99,8 +99,8 @@ def continuations(
     precision: Precision = "bf16",
     layers: Layers = 2,
     width: Width = 192,
-    steps: Steps = 120,
-    batch: Batch = 16,
+    steps: Steps = 240,
+    batch: Batch = 8,
     learning_rate: LearningRate = 3e-3,
 ) -> None:
     """Write what might come after every passage.

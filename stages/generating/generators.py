@@ -79,7 +79,8 @@ class EncoderDecoder(Generator):
     cut: Side = "right"
 
     def read(self, prompts: Ragged) -> tuple[Tensor, State]:
-        ids = self._tensor(prompts.padded(0))
+        prompts = _never_empty(prompts, self.end)
+        ids = self._tensor(prompts.padded())
         mask = self._tensor((np.arange(ids.shape[1]) < prompts.lengths[:, None]).astype(np.int64))
         encoded = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
         start = torch.full_like(ids[:, 0], self.model.config.decoder_start_token_id)
@@ -107,7 +108,7 @@ class Causal(Generator):
     def read(self, prompts: Ragged) -> tuple[Tensor, State]:
         prompts = _never_empty(prompts, self.end)
         flipped = Ragged(prompts.values[::-1], prompts.offsets[-1] - prompts.offsets[::-1])  # rows and ids reversed
-        ids = self._tensor(np.ascontiguousarray(flipped.padded(self.end)[::-1, ::-1]))
+        ids = self._tensor(flipped.padded(self.end)[::-1, ::-1].copy())
         behind = ids.shape[1] - prompts.lengths[:, None]
         state = State(None, self._tensor((np.arange(ids.shape[1]) >= behind).astype(np.int64)))
         return self._forward(ids, state), state
@@ -132,7 +133,7 @@ class Causal(Generator):
 
 
 def _never_empty(prompts: Ragged, end: int) -> Ragged:
-    """An empty prompt becomes the end piece, behind which a causal model starts a text."""
+    """An empty prompt becomes the end piece, behind which a causal model starts a text anyway."""
     empty = np.flatnonzero(prompts.lengths == 0)
     values = np.insert(prompts.values, prompts.offsets[empty], end)
     return Ragged(values, prompts.offsets + np.searchsorted(empty, np.arange(len(prompts) + 1)))

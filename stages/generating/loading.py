@@ -16,7 +16,7 @@ from stages.generating.pieces import Pieces
 from stages.generating.sampling import Sampling
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
-Family = Literal["encoder–decoder", "causal"]
+Family = Literal["encoder-decoder", "causal"]
 
 
 def check(checkpoint: str, family: Family, prompt_pieces: int, how: Sampling) -> None:
@@ -27,11 +27,12 @@ def check(checkpoint: str, family: Family, prompt_pieces: int, how: Sampling) ->
     if not folder.is_dir() and not HUB_ID.fullmatch(checkpoint):
         raise Refusal(f"checkpoint {checkpoint}: no such folder")
     config = _from("AutoConfig", checkpoint)
-    if bool(config.is_encoder_decoder) != (family == "encoder–decoder"):
+    if bool(config.is_encoder_decoder) != (family == "encoder-decoder"):
         raise Refusal(f"checkpoint {checkpoint}: a {config.model_type} model is not {_article(family)}")
     positions = getattr(config, "max_position_embeddings", None)
     if family == "causal" and positions is not None and prompt_pieces + how.new_pieces > positions:
-        raise Refusal(f"prompt-pieces {prompt_pieces} + new-pieces {how.new_pieces}: {checkpoint} has {positions}")
+        wanted = f"prompt-pieces {prompt_pieces} + new-pieces {how.new_pieces}"
+        raise Refusal(f"{wanted}: checkpoint {checkpoint} has {positions} positions")
 
 
 def load(checkpoint: str, family: Family, precision: str, device: torch.device) -> Generator:
@@ -43,10 +44,10 @@ def load(checkpoint: str, family: Family, precision: str, device: torch.device) 
     Raises:
         Refusal: weights or tokenizer are missing or damaged.
     """
-    auto = "AutoModelForSeq2SeqLM" if family == "encoder–decoder" else "AutoModelForCausalLM"
+    auto = "AutoModelForSeq2SeqLM" if family == "encoder-decoder" else "AutoModelForCausalLM"
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     model = _from(auto, checkpoint, dtype=dtype)
-    generator = EncoderDecoder if family == "encoder–decoder" else Causal
+    generator = EncoderDecoder if family == "encoder-decoder" else Causal
     return generator(model, _pieces(checkpoint), device)
 
 

@@ -147,7 +147,7 @@ def _stream(passages: Path, tokenizer: Tokenizer, end: int) -> np.ndarray:
                 document = name
                 rows.values[rows.offsets[row] : rows.offsets[row + 1]].astype(np.int32).tofile(file)
         file.flush()
-        if not file.tell():
+        if file.tell() < 2 * np.dtype(np.int32).itemsize:
             raise Refusal(f"{passages}: no text to learn from")
         return np.memmap(file, dtype=np.int32, mode="r")
 
@@ -216,7 +216,7 @@ def _causal(pieces: Pieces, vocabulary: Vocabulary, backbone: Path, longest: int
 
 @torch.no_grad()
 def _lend(embeddings: Tensor, backbone: Path, known: np.ndarray, deviation: float) -> None:
-    """Start from the backbone's embeddings, in their principal axes: measured, this halves the steps to a loss.
+    """Start from the backbone's embeddings, in their principal axes: measured, that is worth more than twice the steps.
 
     The axes are turned at random, so that no dimension is larger than another.
     """
