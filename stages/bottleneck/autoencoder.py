@@ -21,15 +21,21 @@ class Autoencoder(nn.Module):
     """
 
     def __init__(
-        self, recipe: Recipe, encoder: TextEncoder, heads: dict[str, Tensor], teacher: TextEncoder | None = None
+        self,
+        recipe: Recipe,
+        encoder: TextEncoder,
+        heads: dict[str, Tensor],
+        teacher: TextEncoder | None = None,
+        pieces: Tensor | None = None,
     ):
         """Args:
         heads: parameters of a previous pre-training or of the backbone's own head, by name; those that fit are taken.
         teacher: the backbone as it was, for networks that recover its vectors.
+        pieces: [V'] the pieces that occur in the corpus; all by default.
         """
         super().__init__()
         self.recipe, self.encoder = recipe, encoder
-        self.head = VocabularyHead(encoder.config, encoder.transformer.get_input_embeddings())  # type: ignore[operator]
+        self.head = VocabularyHead(encoder.config, encoder.transformer.get_input_embeddings(), pieces)  # type: ignore[operator]
         initialise(self.head, "normal")
         around = Surroundings(encoder, self.head, teacher)
         self.decoders = nn.ModuleDict(

@@ -14,6 +14,8 @@ from stages.artifacts.ragged import Ragged, read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Tokens, Weights
 
+CHUNK = 1 << 24  # pieces looked at in one go
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -61,6 +63,14 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.passages.pieces)
+
+    def occurring(self, size: int) -> np.ndarray:
+        """Ascending ids of the pieces, of ``size`` in the vocabulary, that occur in any text."""
+        seen = np.zeros(size, dtype=bool)
+        for source in (self.passages, *(pieces for pieces, _ in self.texts.values())):
+            for start in range(0, len(source.pieces.values), CHUNK):
+                seen[source.pieces.values[start : start + CHUNK]] = True
+        return np.flatnonzero(seen)
 
 
 @dataclass(frozen=True)

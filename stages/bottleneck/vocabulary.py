@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 ROWS_GPU = 8192
 ROWS_CPU = 1024  # logits held at once: the gradient of the vocabulary matrix is added up once per such block …
-CACHED = 64  # … while softmax runs over as many rows as stay in a CPU's cache
+CACHED = 256  # … while softmax runs over as many rows as stay in a CPU's cache
 
 
 class LinearCrossEntropy(torch.autograd.Function):
@@ -32,13 +32,12 @@ class LinearCrossEntropy(torch.autograd.Function):
             for row in range(0, len(block), cached):
                 part = slice(start + row, min(start + row + cached, start + len(block)))
                 wanted = labels[part, None]
-                logits = torch.addmm(bias.detach().to(kind), states[part], matrix.T).float()
-                given = logits.gather(1, wanted)
-                correct += (given[:, 0] >= logits.amax(1)).sum()
-                normaliser = logits.logsumexp(1, keepdim=True)
-                loss += (normaliser - given).sum()
-                slope = logits.sub_(normaliser).exp_()
-                slope.scatter_add_(1, wanted, torch.full_like(given, -1.0))
+                logits = torch.addmm(bias.detach().to(kind), states[part], matrix.T)
+                chances = logits.log_softmax(1, dtype=torch.float32)
+                given = chances.gather(1, wanted)
+                loss -= given.sum()
+                correct += (given[:, 0] >= chances.amax(1)).sum()
+                slope = chances.exp_().scatter_add_(1, wanted, torch.full_like(given, -1.0))
                 slopes[row : row + cached] = slope
             torch.mm(slopes, matrix, out=grads[0][start : start + rows])
             grads[1].add_(slopes.T @ block)
@@ -60,21 +59,34 @@ class VocabularyHead(nn.Module):
     """BERT's language-modelling head: transform, then the embedding matrix (tied) and a bias per piece.
 
     Encoder and decoders share it (MASTER, section 4.1).
+
+    Attributes:
+        pieces: [V'] the pieces that a loss chooses among, ascending; the others never occur in the corpus, and a
+            softmax over them too would only cost time.
     """
 
-    def __init__(self, config: Any, embeddings: nn.Embedding):
+    pieces: Tensor
+    place: Tensor
+
+    def __init__(self, config: Any, embeddings: nn.Embedding, pieces: Tensor | None = None):
         super().__init__()
         from transformers.models.bert.modeling_bert import BertPredictionHeadTransform
 
         self.transform = BertPredictionHeadTransform(config)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.tied = (embeddings,)  # in a tuple: the parameter belongs to the encoder
+        everything = torch.arange(config.vocab_size)
+        pieces = everything if pieces is None else pieces
+        self.register_buffer("pieces", pieces, persistent=False)
+        self.register_buffer("place", torch.zeros_like(everything).scatter(0, pieces, torch.arange(len(pieces))), False)
 
     def loss(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """[n, d] states, [n] pieces → summed cross-entropy, pieces guessed right."""
+        """[n, d] states, [n] pieces of the corpus → summed cross-entropy, pieces guessed right."""
         hidden = self.transform(states)
-        weight = self.tied[0].weight
-        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, self.bias, labels)  # type: ignore[no-untyped-call]
+        weight, bias = self.tied[0].weight, self.bias
+        if len(self.pieces) < len(self.place):
+            weight, bias, labels = weight[self.pieces], bias[self.pieces], self.place[labels]
+        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, bias, labels)  # type: ignore[no-untyped-call]
         return outcome
 
     def logits(self, states: Tensor) -> Tensor:

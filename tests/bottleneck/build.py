@@ -34,12 +34,12 @@ def collated(world: World, recipe: Recipe, step: int = 0, longest: int = 32) -> 
     return Collator(recipe, everything, load_vocabulary(world.backbone), longest)(rows, Draws(1, step, len(rows), rows))
 
 
-def model(world: World, recipe: Recipe, seed: int = 0) -> Autoencoder:
+def model(world: World, recipe: Recipe, seed: int = 0, pieces: torch.Tensor | None = None) -> Autoencoder:
     """The recipe's model on the small backbone."""
     torch.manual_seed(seed)
     wanted = any(spec.network == "vector" for spec in recipe.decoders.values())
     teacher = load_encoder(world.backbone).eval() if wanted else None
-    return Autoencoder(recipe, load_encoder(world.backbone), load_heads(world.backbone), teacher)
+    return Autoencoder(recipe, load_encoder(world.backbone), load_heads(world.backbone), teacher, pieces)
 
 
 def batches(world: World, recipe: Recipe, batch: int = 16, pieces: int = 512, who: Processes = ALONE) -> Batches:

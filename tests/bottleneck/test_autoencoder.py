@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from stages.artifacts.checkpoints import load_heads, save_encoder
 from stages.bottleneck.vocabulary import LinearCrossEntropy
 from stages.training.loop import Plan, train
-from tests.bottleneck.build import ALONE, RECIPES, batches, collated, model, named, written
+from tests.bottleneck.build import ALONE, RECIPES, batches, collated, corpus, model, named, written
 from tests.conftest import World
 
 TRAINED = [path.stem for path in sorted(RECIPES.glob("*.yaml")) if path.stem != "none"]
@@ -120,6 +120,21 @@ def test_every_recipe_learns_resumes_and_exports(world: World, name: str, tmp_pa
     _, info = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
+
+
+def test_pieces_that_never_occur_only_leave_the_denominator(world: World) -> None:
+    recipe = named("mlm")
+    occurring = torch.from_numpy(corpus(world).occurring(model(world, recipe).encoder.config.vocab_size))
+    batch = collated(world, recipe)
+    full, few = model(world, recipe), model(world, recipe, pieces=occurring)
+    few.load_state_dict(full.state_dict())
+    with torch.no_grad():  # as improbable as may be, so that both denominators agree
+        absent = torch.ones_like(full.head.bias, dtype=torch.bool)
+        absent[occurring] = False
+        full.head.bias[absent] = -1e4
+    ours, theirs = few.eval()(batch, batch.counts)[0], full.eval()(batch, batch.counts)[0]
+    torch.testing.assert_close(ours, theirs)
+    assert len(occurring) < len(absent)
 
 
 def test_heads_are_taken_up_again(world: World, tmp_path: Path) -> None:
