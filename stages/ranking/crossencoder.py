@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stages.artifacts.attention import registered
+from stages.artifacts.attention import NAME, registered
 from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, copy_tokenizer, quiet
 from stages.artifacts.files import whole
 from stages.artifacts.ragged import Ragged
@@ -18,6 +18,14 @@ from stages.ranking.pieces import Padded, chunks, lengths_of, paired
 from stages.ranking.sampling import Sampler
 from stages.training.loop import Observed
 from stages.training.processes import Processes
+
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "classifier_dropout",
+    "pooler_dropout",
+    "cls_dropout",
+)
 
 
 class CrossEncoder(nn.Module):
@@ -35,7 +43,8 @@ class CrossEncoder(nn.Module):
     def forward(self, pairs: Padded) -> Tensor:
         """[B] float32 scores."""
         real = torch.arange(pairs.ids.shape[1], device=pairs.ids.device) < pairs.lengths[:, None]
-        inputs = {"input_ids": pairs.ids, "attention_mask": real[:, None, None, :]}
+        ours = self.config._attn_implementation == NAME
+        inputs = {"input_ids": pairs.ids, "attention_mask": real[:, None, None, :] if ours else real.long()}
         if getattr(self.config, "type_vocab_size", 0) > 1:
             inputs["token_type_ids"] = pairs.segments
         scores: Tensor = self.classifier(**inputs).logits[:, 0]
@@ -52,41 +61,36 @@ class Exact(nn.Linear):
             return nn.functional.linear(states.float(), self.weight.float(), bias)
 
 
-def load_crossencoder(source: Path | str, dropout: float = 0.0, seed: int = 0) -> CrossEncoder:
-    """A cross-encoder, or an encoder with a new head drawn from ``seed``, from a folder or a Hub id.
+def load_crossencoder(folder: Path | str, dropout: float = 0.0, seed: int = 0) -> CrossEncoder:
+    """A cross-encoder in float32, or an encoder with a new head drawn from ``seed``.
 
     Raises:
-        Refusal: the folder is no model folder, or a classifier of several classes.
+        Refusal: the folder is no model folder, or its weights are not safetensors.
     """
-    from transformers import AutoModelForSequenceClassification, logging
+    from transformers import AutoConfig, AutoModelForSequenceClassification, logging
 
-    local = Path(source).is_dir()
     for name in ("config.json", WEIGHTS):
-        if local and not (Path(source) / name).is_file():
-            raise Refusal(f"{Path(source) / name}: no such file")
-    torch.manual_seed(seed)
+        if not (Path(folder) / name).is_file():
+            raise Refusal(f"{Path(folder) / name}: no such file")
+    config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True, trust_remote_code=False)
+    for name in DROPOUTS:
+        if hasattr(config, name):
+            setattr(config, name, dropout)
     quiet()
     logging.set_verbosity_error()  # that the head is new is what we want
-    classifier = AutoModelForSequenceClassification.from_pretrained(
-        source,
-        num_labels=1,
-        dtype=torch.float32,
-        attn_implementation=registered(),
-        trust_remote_code=False,
-        use_safetensors=True,
-        local_files_only=local,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-        classifier_dropout=dropout,
-    )
-    last = [module for module in classifier.modules() if isinstance(module, nn.Linear)][-1]
+    options = {"config": config, "dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+    torch.manual_seed(seed)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True, **options)
+    if model._supports_sdpa:
+        model.set_attn_implementation(registered())
+    last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
     last.__class__ = Exact  # the same parameters under the same names
-    return CrossEncoder(classifier)
+    return CrossEncoder(model)
 
 
-def for_inference(source: Path | str, precision: str, device: torch.device) -> CrossEncoder:
+def for_inference(folder: Path | str, precision: str, device: torch.device) -> CrossEncoder:
     """A cross-encoder whose weights are cast once."""
-    model = load_crossencoder(source).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
+    model = load_crossencoder(folder).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
     return model.eval()
 
 

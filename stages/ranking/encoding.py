@@ -105,7 +105,7 @@ def encode(
     (shards.folder / USED).touch()
     if processes.first:
         make_room(shards.folder)
-    return Vectors([shards.load(number) for number in numbers], *shards.spent(), len(missing))
+    return Vectors([shards.load(number) for number in numbers], *shards.spent(), len(missing), SHARD)
 
 
 def vectors_folder(model: Path | str, texts: str, longest: int, precision: str) -> Path:

@@ -67,6 +67,16 @@ class Sampler:
                 f"{run}: {self.lacking} of {len(self.groups)} training queries have fewer than {self.size - 1} "
                 f"negatives (the least: {least}); choose a smaller group, a deeper run, or --fill"
             )
+        if self.lacking and self.strangers < self.size - 1:
+            raise Refusal(f"--group {self.size}: the corpus has only {self.strangers} passages to fill a group with")
+
+    @property
+    def strangers(self) -> int:
+        """Passages that read like no positive of a query, for the query that has the fewest."""
+        positives = self.groups.positives
+        _, names, counts = np.unique(self.groups.same, return_inverse=True, return_counts=True)
+        alike = np.add.reduceat(counts[names[positives.values]], positives.offsets[:-1])
+        return len(self.groups.same) - int(alike.max())
 
     def step(self, step: int) -> Drawn:
         """The batch of step 0, 1, …; epochs follow one another without a gap, each in its own order."""
@@ -110,10 +120,7 @@ class Sampler:
         same, rng = self.groups.same, self._rng(FILL, epoch, group)
         barred = np.isin(same, same[self.groups.positives.take(np.array([group])).values])
         barred[self.groups.negatives.take(np.array([group])).values] = True
-        free = np.flatnonzero(~barred)
-        if len(free) < count:
-            raise Refusal(f"--group {self.size}: the corpus has only {len(free)} passages to fill a group with")
-        return rng.choice(free, count, replace=False)
+        return rng.choice(np.flatnonzero(~barred), count, replace=False)
 
     def _rng(self, stream: int, epoch: int, group: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stream, epoch, group])

@@ -89,12 +89,13 @@ class Index:
     def _scanned(self, queries: np.ndarray, unsure: np.ndarray, floors: np.ndarray) -> Iterator[tuple[int, Found]]:
         """Yield (query, its [1, n] rows and scores in order) with all passages that may score its floor or more."""
         for some in (unsure[i : i + SCANNED] for i in range(0, len(unsure), SCANNED)):
-            near = [np.empty((0, 2), dtype=np.int64)]  # (place among some, row)
+            places, found = [], []
             for start, block in self.passages.blocks(self.block):
-                near.append(np.argwhere(queries[some] @ block.T >= floors[some, None]) + [0, start])
-            places, found = np.concatenate(near).T
-            for place, query in enumerate(some):
-                rows = found[places == place][None]
+                place, row = np.nonzero(queries[some] @ block.T >= floors[some, None])
+                places.append(place)
+                found.append(start + row)
+            for i, query in enumerate(some):
+                rows = np.concatenate(found)[np.concatenate(places) == i][None]
                 yield query, self._sorted(rows, self._exact(queries[[query]], rows))
 
 

@@ -1,0 +1,161 @@
+"""The retriever chapter: it learns, it resumes, and others can load it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from stages.artifacts.documents import read_json
+from stages.artifacts.refusal import Refusal
+from stages.artifacts.scratch import content_hash
+from stages.artifacts.tables import Passages, Qrels, Queries, Run, Tokens
+from stages.mining import mine
+from stages.ranking.runs import ordered
+from stages.retriever import retriever
+
+SMALL = {"batch": 8, "group": 3, "learning_rate": 1e-3, "longest": 40}
+
+
+@pytest.fixture
+def run(world: Any, tmp_path: Path) -> Path:
+    """A random run with random scores, positives among them: negatives, and a teacher."""
+    queries, names = (
+        Queries.read(world.queries)["query_id"].to_pylist(),
+        Tokens.read(world.tokens)["passage_id"].to_pylist(),
+    )
+    rows = [(q, p) for q in queries for p in names]
+    scores = np.random.default_rng(2).normal(size=len(rows))
+    Run.write(tmp_path / "negatives", ordered([q for q, _ in rows], [p for _, p in rows], scores))
+    return tmp_path / "negatives"
+
+
+def train(world: Any, out: Path, **options: Any) -> dict[str, Any]:
+    """Run the chapter; the metrics."""
+    metrics = out.with_suffix(".json")
+    tables = world.tokens, world.queries, world.qrels, world.passages
+    retriever(world.backbone, *tables, out, metrics=metrics, **{**SMALL, **options})
+    return read_json(metrics)  # type: ignore[no-any-return]
+
+
+def test_learns_its_training_pairs_and_tells_what_it_saw(world: Any, tmp_path: Path, run: Path) -> None:
+    told = train(world, tmp_path / "model", negatives=run, epochs=30, probe_every=10, curves=tmp_path / "curves")
+    assert told["queries"]["queries"] == 36
+    assert told["queries"]["candidates"] == 36 * 60
+    assert told["queries"]["removed_positive"] == 36
+    assert told["groups"]["passages"] == 3
+    assert told["groups"]["negatives"] + told["groups"]["masked"] == 8 * 3 - 1
+    assert told["last"]["step"] == 135
+    assert 0 <= told["last"]["dev RR@10"] <= 1
+    assert told["last"]["first in its group"] > 0.8
+    assert told["speed"]["tokens_per_second"] > 0
+    assert (tmp_path / "curves").is_dir()
+    for name, splits in (("before", world.backbone), ("after", tmp_path / "model")):
+        mine(splits, world.tokens, world.queries, tmp_path / name, splits=["train"], depth=1, longest=40)
+    truth = {(row["query_id"], row["passage_id"]) for row in Qrels.read(world.qrels).to_pylist()}
+    right = {
+        name: sum((row["query_id"], row["passage_id"]) in truth for row in Run.read(tmp_path / name).to_pylist())
+        for name in ("before", "after")
+    }
+    assert right["after"] > 2 * right["before"]
+
+
+def test_sentence_transformers_reads_the_same_vectors(world: Any, tmp_path: Path) -> None:
+    train(world, tmp_path / "model", steps=2)
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    texts = Queries.read(world.queries).filter([True, *[False] * 59])["text"].to_pylist()
+    passages = Passages.read(world.passages)["text"].to_pylist()
+    mine(tmp_path / "model", world.tokens, world.queries, tmp_path / "run", depth=60, longest=128, precision="fp32")
+    scores = {row["passage_id"]: row["score"] for row in Run.read(tmp_path / "run").slice(0, 60).to_pylist()}
+    asked, answers = theirs.encode(texts), theirs.encode(passages)
+    np.testing.assert_allclose(np.linalg.norm(answers, axis=1), 1, atol=1e-5)
+    names = Passages.read(world.passages)["passage_id"].to_pylist()
+    title = Passages.read(world.passages)["title"].to_pylist()
+    assert title[0]
+    expected = theirs.encode([f"{t} {p}" for t, p in zip(title, passages, strict=True)]) @ asked[0]
+    np.testing.assert_allclose([scores[name] for name in names], expected, atol=1e-5)
+
+
+def test_same_seed_same_bytes_other_seed_other_bytes(world: Any, tmp_path: Path, run: Path) -> None:
+    for name, seed in (("one", 4), ("two", 4), ("three", 5)):
+        train(world, tmp_path / name, negatives=run, steps=3, seed=seed)
+    one, two, three = (content_hash(tmp_path / name) for name in ("one", "two", "three"))
+    assert one == two != three
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from stages.training import checkpoint
+save = checkpoint.save
+def save_then_die(*arguments):
+    save(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+checkpoint.save = save_then_die
+from stages.retriever import retriever
+paths = [Path(name) for name in sys.argv[1:]]
+retriever(*paths[:6], metrics=paths[6], negatives=paths[7], batch=8, group=3, learning_rate=1e-3, longest=40, steps=25,
+          dropout=0.1, checkpoint=0.0)
+"""
+
+
+def test_killed_and_run_again_is_as_if_never_killed(world: Any, tmp_path: Path, run: Path) -> None:
+    out, metrics = tmp_path / "killed", tmp_path / "killed.json"
+    paths = world.backbone, world.tokens, world.queries, world.qrels, world.passages, out, metrics, run
+    command = [sys.executable, "-W", "ignore", "-c", KILLED, *map(str, paths)]
+    killed = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONHASHSEED": "1"})
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert not out.exists()
+    (state,) = (tmp_path / "scratch").glob("retriever-*")
+    assert [path.name for path in state.iterdir()] == ["step-000000010"]
+    options = {**SMALL, "steps": 25, "dropout": 0.1, "checkpoint": 0.0}
+    tables = world.tokens, world.queries, world.qrels, world.passages
+    whole = tmp_path / "whole"
+    retriever(world.backbone, *tables, whole, metrics=tmp_path / "w.json", negatives=run, **options)
+    again = subprocess.run(
+        [*command[:4], KILLED.replace("checkpoint.save = save_then_die", ""), *command[5:]], capture_output=True
+    )
+    assert again.returncode == 0, again.stderr.decode()
+    assert b"resuming" in again.stderr
+    assert content_hash(out) == content_hash(whole)
+    assert not state.exists()
+
+
+def test_a_teacher_is_distilled_with_its_share_of_contrast(world: Any, tmp_path: Path, run: Path) -> None:
+    told = train(world, tmp_path / "model", negatives=run, teacher=run, steps=10, alpha=0.2)
+    last = told["last"]
+    assert last["loss"] == pytest.approx(last["distillation"] + 0.2 * last["contrastive"], rel=1e-4)
+    assert told["queries"]["removed_unscored"] == 0
+
+
+@pytest.mark.parametrize("denominator", ["eq3", "infonce", "release"])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_every_objective_trains(world: Any, tmp_path: Path, run: Path, similarity: str, denominator: str) -> None:
+    train(world, tmp_path / "model", negatives=run, steps=1, similarity=similarity, denominator=denominator, chunk=100)
+    ends_normalised = "Normalize" in (tmp_path / "model" / "modules.json").read_text()
+    assert ends_normalised == (similarity == "cosine")
+
+
+def test_bad_input_is_refused_before_any_work(world: Any, tmp_path: Path, run: Path) -> None:
+    for message, options in {
+        "--teacher needs --negatives": {"teacher": run},
+        r"of 36 training queries have fewer than 99 negatives": {"negatives": run, "group": 100, "fill": False},
+        r"the corpus has only \d+ passages to fill a group with": {"negatives": run, "group": 100},
+        r"nowhere: no such file$": {"negatives": tmp_path / "nowhere"},
+    }.items():
+        with pytest.raises(Refusal, match=message):
+            train(world, tmp_path / "model", steps=1, **options)
+    assert not (tmp_path / "model").exists()
+    assert not (tmp_path / "scratch").exists() or not any((tmp_path / "scratch").iterdir())
+
+
+def test_imports_only_what_training_needs() -> None:
+    code = "import sys, stages.retriever; print([m for m in sys.modules if m.split('.')[0] in sys.argv[1:]])"
+    absent = ["polars", "dvc", "dvclive", "faiss", "pyserini", "scipy", "ir_measures", "sentence_transformers"]
+    found = subprocess.run([sys.executable, "-c", code, *absent], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
