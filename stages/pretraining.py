@@ -98,9 +98,9 @@ def pretrain(
     )
     teacher = load_encoder(start) if any(spec.network == "vector" for spec in plan_of.decoders.values()) else None
     torch.manual_seed(seed)  # the new parts' parameters
-    pieces = torch.from_numpy(corpus.occurring(vocabulary.size))
+    occurring = torch.from_numpy(corpus.occurring(vocabulary.size))
     teacher = teacher and teacher.to(processes.device).eval()
-    model = Autoencoder(plan_of, encoder, load_heads(start), teacher, pieces)
+    model = Autoencoder(plan_of, encoder, load_heads(start), teacher, occurring)
     asked = queries and qrels and probe
     looks = dev_probe(queries, qrels, tokens, start, corpus, longest, precision, probe_passages) if asked else None  # type: ignore[arg-type]
     used = [recipe, passages, tokens, start, *given.values()]

@@ -83,7 +83,8 @@ class VocabularyHead(nn.Module):
     def loss(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """[n, d] states, [n] pieces of the corpus → summed cross-entropy, pieces guessed right."""
         hidden = self.transform(states)
-        weight, bias = self.tied[0].weight, self.bias
+        weight: Tensor = self.tied[0].weight
+        bias: Tensor = self.bias
         if len(self.pieces) < len(self.place):
             weight, bias, labels = weight[self.pieces], bias[self.pieces], self.place[labels]
         outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, bias, labels)  # type: ignore[no-untyped-call]
