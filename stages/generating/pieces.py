@@ -37,7 +37,7 @@ class Pieces:
 
     def _encode(self, texts: Sequence[str], special: bool) -> Ragged:
         self.tokenizer.no_padding()
-        self.tokenizer.encode_special_tokens = True  # a text that spells [SEP] stays text, as far as the vocabulary allows
+        self.tokenizer.encode_special_tokens = True  # a text that spells [SEP] stays text where it can
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=special)
         rows = Ragged.of((encoding.ids for encoding in encodings), np.int64)
         return rows if self.kept is None else Ragged(np.searchsorted(self.kept, rows.values), rows.offsets)
