@@ -117,10 +117,16 @@ class Sampler:
 
     def _fillers(self, group: int, epoch: int, count: int) -> np.ndarray:
         """Random passages that are no positives of the group, by id or text, and differ from one another."""
-        same, rng = self.groups.same, self._rng(FILL, epoch, group)
-        barred = np.isin(same, same[self.groups.positives.take(np.array([group])).values])
-        barred[self.groups.negatives.take(np.array([group])).values] = True
-        return rng.choice(np.flatnonzero(~barred), count, replace=False)
+        rng, same, groups = self._rng(FILL, epoch, group), self.groups.same, np.array([group])
+        barred = set(same[self.groups.positives.take(groups).values].tolist())
+        taken = set(self.groups.negatives.take(groups).values.tolist())
+        chosen: list[int] = []
+        while len(chosen) < count:  # `refuse` has made sure that there are enough
+            row = int(rng.integers(len(same)))
+            if row not in taken and int(same[row]) not in barred:
+                taken.add(row)
+                chosen.append(row)
+        return np.array(chosen, dtype=np.int64)
 
     def _rng(self, stream: int, epoch: int, group: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stream, epoch, group])
