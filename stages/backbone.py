@@ -3,6 +3,8 @@
 import hashlib
 import importlib.util
 import json
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -27,6 +29,7 @@ PACKAGED = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
+LETTERS = 1000  # characters that a new vocabulary knows
 SPECIAL = {
     "pad_token": "[PAD]",
     "unk_token": "[UNK]",
@@ -58,7 +61,7 @@ def backbone(
         return
     folder = found(name, revision)
     load_vocabulary(folder)
-    encoder = load_encoder(folder)
+    encoder = load_encoder(folder, dropout=None)
     save_encoder(encoder, folder, out, language_model_head(folder))
 
 
@@ -138,17 +141,30 @@ def made(out: Path, passages: Path, seed: int, vocabulary: int, shape: dict[str,
         save_encoder(TextEncoder(BertModel(config), "cls", normalise=False), folder, out)
 
 
+def texts_of(passages: Path) -> Iterator[str]:
+    """Every passage with its title."""
+    for batch in Passages.stream(passages, ["title", "text"]):
+        for title, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield f"{title} {text}"
+
+
 def train_wordpiece(passages: Path, folder: Path, size: int) -> int:
-    """Train a lower-casing WordPiece tokenizer on the passages; returns how many pieces it has."""
+    """Train a lower-casing WordPiece tokenizer on the passages; returns how many pieces it has.
+
+    The trainer numbers the pieces ``##a``, ``##b``, … in the order of a randomly seeded hash map and breaks ties by
+    number, so they are given to it in order, as if special, and a clean tokenizer is made of what it learned.
+    """
     from tokenizers.implementations import BertWordPieceTokenizer
 
-    tokenizer = BertWordPieceTokenizer(lowercase=True)
-    texts = (
-        f"{title} {text}"
-        for batch in Passages.stream(passages, ["title", "text"])
-        for title, text in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    )
-    tokenizer.train_from_iterator(texts, vocab_size=size, show_progress=False, special_tokens=list(SPECIAL.values()))
+    normalise = BertWordPieceTokenizer(lowercase=True).normalizer.normalize_str
+    counts = Counter(letter for text in texts_of(passages) for letter in normalise(text) if not letter.isspace())
+    letters = sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:LETTERS])
+    given = [*SPECIAL.values(), *(f"##{letter}" for letter in letters)]
+    trained = BertWordPieceTokenizer(lowercase=True)
+    options = {"vocab_size": size, "special_tokens": given, "initial_alphabet": letters, "limit_alphabet": LETTERS}
+    trained.train_from_iterator(texts_of(passages), show_progress=False, **options)
+    vocabulary = sorted(trained.get_vocab(with_added_tokens=True).items(), key=lambda pair: pair[1])
+    tokenizer = BertWordPieceTokenizer(vocab=dict(vocabulary), lowercase=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     config = SPECIAL | {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
     (folder / "tokenizer_config.json").write_text(json.dumps(config, sort_keys=True), encoding="utf-8")

@@ -18,6 +18,7 @@ from stages.training.progress import Progress
 
 ROWS = 4096  # rows that are numbered together
 
+
 def tokens(
     texts: Annotated[Path, typer.Argument(help="Passages or Texts (Parquet).")],
     backbone: Annotated[Path, typer.Argument(help="Model folder that holds tokenizer.json.")],

@@ -111,11 +111,11 @@ def load_vocabulary(folder: Path | str) -> Vocabulary:
     return Vocabulary(size=tokenizer.get_vocab_size(), special=special, **ids)
 
 
-def load_encoder(folder: Path | str, dropout: float = 0.0) -> TextEncoder:
+def load_encoder(folder: Path | str, dropout: float | None = 0.0) -> TextEncoder:
     """The encoder in a model folder, in float32, with the pooling that the folder states (else [CLS]).
 
     Args:
-        dropout: probability for hidden states and attention; SDPA's fast path on a CPU needs 0.
+        dropout: probability for hidden states and attention; SDPA's fast path on a CPU needs 0. None: as stated.
 
     Raises:
         Refusal: the folder is no model folder, or its weights are not safetensors.
@@ -127,6 +127,7 @@ def load_encoder(folder: Path | str, dropout: float = 0.0) -> TextEncoder:
         if not (folder / name).is_file():
             raise Refusal(f"{folder / name}: no such file")
     quiet()
+    stated = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout} if dropout is not None else {}
     transformer = AutoModel.from_pretrained(
         folder,
         dtype=torch.float32,
@@ -134,8 +135,7 @@ def load_encoder(folder: Path | str, dropout: float = 0.0) -> TextEncoder:
         trust_remote_code=False,
         use_safetensors=True,
         local_files_only=True,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
+        **stated,
     )
     return TextEncoder(transformer, stated_pooling(folder), states_normalisation(folder))
 

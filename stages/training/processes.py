@@ -51,7 +51,7 @@ def join() -> Processes:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from accelerate import PartialState  # costs seconds: only where there are peers
 
-        state = PartialState()
+        state = PartialState(cpu=not torch.cuda.is_available())
         return Processes(state.process_index, state.num_processes, state.device)
     return Processes(0, 1, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
