@@ -37,6 +37,9 @@ def rescore(
     keep_rest: Annotated[
         bool, typer.Option(help="Let the run's passages behind the depth follow in their old order.")
     ] = False,
+    prior: Annotated[
+        float, typer.Option(min=0.0, help="Weight of the run's own score, added to the cross-encoder's logit.")
+    ] = 0.0,
     longest: Annotated[int, typer.Option(min=8, help="Pieces of a pair, special ones included.")] = 160,
     longest_query: Annotated[int, typer.Option(min=3, help="Pieces of a query as a text of its own.")] = 32,
     precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of the model.")] = "bf16",
@@ -57,7 +60,7 @@ def rescore(
     if processes.first:
         dev = asking.splits == "dev"
         gate = Gate(choice, sorted_places(ids), dev)
-        _write(out, run, choice, shards, gate, keep_rest)
+        _write(out, run, choice, shards, gate, keep_rest, prior)
         gate.warn()
         if metrics:
             count, seconds = shards.spent()
@@ -66,10 +69,10 @@ def rescore(
         remove(shards.folder)
 
 
-def _write(out: Path, run: Path, choice: Choice, shards: Shards, gate: Gate, keep_rest: bool) -> None:
+def _write(out: Path, run: Path, choice: Choice, shards: Shards, gate: Gate, keep_rest: bool, prior: float) -> None:
     with Run.writer(out) as writer:
         for number, part in enumerate(parts(run, choice)):
-            scores = np.asarray(shards.load(number))
+            scores = np.asarray(shards.load(number)) + np.float32(prior) * part.known
             gate.see(part, scores)
             queries, rows, found, ranks = reordered(part, scores, gate.order, keep_rest)
             writer.write(

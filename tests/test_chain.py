@@ -26,7 +26,9 @@ def write_package(folder: Path) -> None:
         functions = []
         for name in range(8):
             sentence, text = " ".join(words(rng, 6)).capitalize(), " ".join(words(rng, 40))
-            functions.append(f'def f{module}_{name}():\n    """{sentence}.\n\n    {text} {sentence.split()[2]}.\n    """\n')
+            functions.append(
+                f'def f{module}_{name}():\n    """{sentence}.\n\n    {text} {sentence.split()[2]}.\n    """\n'
+            )
         (folder / "tinydocs" / f"m{module}.py").write_text("\n\n".join(functions))
     (folder / "tinydocs" / "__init__.py").touch()
 

@@ -37,7 +37,9 @@ def test_every_row_against_bm25_and_the_row_before(tmp_path: Path, rows: dict[st
     compare(paths, tmp_path / "significance.json", draws=2_000, seed=3)
     report = json.loads((tmp_path / "significance.json").read_text())
     assert {name: list(found["RR@10"]) for name, found in report.items()} == {
-        "backbone": ["bm25"], "retriever1": ["backbone", "bm25"], "retriever": ["bm25", "retriever1"],
+        "backbone": ["bm25"],
+        "retriever1": ["backbone", "bm25"],
+        "retriever": ["bm25", "retriever1"],
     }
     pairs = [("backbone", "bm25"), ("retriever1", "bm25"), ("retriever1", "backbone")]
     pairs += [("retriever", "bm25"), ("retriever", "retriever1")]

@@ -52,7 +52,9 @@ def test_means_values_and_trec_file(files: Files) -> None:
     assert report["RR@10"]["low"] <= report["RR@10"]["mean"] <= report["RR@10"]["high"]
     values = Values.read(files.outputs[1]).to_pylist()
     assert [(row["query_id"], row["value"]) for row in values if row["measure"] == "RR@10"] == [
-        ("t1", 0.5), ("t2", 1.0), ("t3", 0.0),
+        ("t1", 0.5),
+        ("t2", 1.0),
+        ("t3", 0.0),
     ]
     assert {row.query_id for row in ir_measures.read_trec_run(str(files.outputs[2]))} == {"t1", "t2"}
     assert files.outputs[2].read_text().startswith("t1 Q0 a 1 2 mine\nt1 Q0 b 2 1 mine\n")

@@ -186,3 +186,35 @@ def test_bad_input_is_refused_before_any_work(world: Any, model: Path, tmp_path:
     with pytest.raises(Refusal, match=r"late: row 0: rank is 2, 1 was expected$"):
         score(world, model, tmp_path / "late", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_runs_own_score_counts_as_much_as_it_is_told(world: Any, model: Path, run: Path, tmp_path: Path) -> None:
+    score(world, model, run, tmp_path / "without", splits=["dev"])
+    score(world, model, run, tmp_path / "beside", splits=["dev"], prior=0.5)
+    score(world, model, run, tmp_path / "above", splits=["dev"], prior=1e4)
+    own = {q: dict(zip(ranking, scores, strict=True)) for q, ranking, scores in by_query(run)}
+    without = {q: dict(zip(ranking, scores, strict=True)) for q, ranking, scores in by_query(tmp_path / "without")}
+    for query, ranking, scores in by_query(tmp_path / "beside"):
+        expected = [without[query][passage] + 0.5 * own[query][passage] for passage in ranking]
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+    order = {query: ranking for query, ranking, _ in by_query(run)}
+    assert {query: ranking for query, ranking, _ in by_query(tmp_path / "above")} == {
+        query: order[query][:8] for query in of_split(world, "dev")
+    }
+
+
+def test_an_added_positive_that_the_run_lacks_has_its_lowest_score(
+    world: Any, model: Path, run: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"splits": ["train"], "add_positives": True}
+    score(world, model, run, tmp_path / "without", **options)
+    score(world, model, run, tmp_path / "with", prior=1.0, **options)
+    own = {q: dict(zip(ranking, scores, strict=True)) for q, ranking, scores in by_query(run)}
+    without = {q: dict(zip(ranking, scores, strict=True)) for q, ranking, scores in by_query(tmp_path / "without")}
+    lacking = 0
+    for query, ranking, scores in by_query(tmp_path / "with"):
+        for passage, found in zip(ranking, scores, strict=True):
+            lacking += passage not in own[query]
+            known = own[query].get(passage, min(own[query].values()))
+            assert found == pytest.approx(without[query][passage] + known, rel=1e-5, abs=1e-5)
+    assert lacking

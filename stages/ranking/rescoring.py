@@ -53,11 +53,13 @@ class Part:
         queries: [q] rows of the asked queries.
         ranking: row i holds the run's whole ranking of queries[i], as passage rows, best first.
         scored: row i holds the passages of queries[i] that are scored: the first of the ranking, then added positives.
+        known: [pairs] the run's own score of every scored pair; its lowest for a positive that it lacks.
     """
 
     queries: np.ndarray
     ranking: Ragged
     scored: Ragged
+    known: np.ndarray
 
     @property
     def owners(self) -> np.ndarray:
@@ -73,9 +75,11 @@ def parts(run: Path | str, choice: Choice) -> Iterator[Part]:
     """
     rankings = _rankings(run, choice)
     while some := list(islice(rankings, QUERIES)):
-        queries = np.array([query for query, _ in some])
-        scored = [_scored(query, rows, choice) for query, rows in some]
-        yield Part(queries, Ragged.of((rows for _, rows in some), np.int64), Ragged.of(scored, np.int64))
+        queries = np.array([query for query, _, _ in some])
+        scored = [_scored(query, rows, choice) for query, rows, _ in some]
+        known = [_known(rows, own, wanted) for (_, rows, own), wanted in zip(some, scored, strict=True)]
+        rankings_of = Ragged.of((rows for _, rows, _ in some), np.int64)
+        yield Part(queries, rankings_of, Ragged.of(scored, np.int64), np.concatenate(known))
 
 
 def score_all(
@@ -162,20 +166,20 @@ def reciprocal(ranking: np.ndarray, positives: np.ndarray) -> float:
     return 1.0 / (found[0] + 1) if len(found) else 0.0
 
 
-def _rankings(run: Path | str, choice: Choice) -> Iterator[tuple[int, np.ndarray]]:
+def _rankings(run: Path | str, choice: Choice) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     place = {query_id: row for row, query_id in enumerate(choice.asking.ids.to_pylist())}
-    for query_id, passages, _ in by_query(run):
+    for query_id, passages, scores in by_query(run):
         query = place.pop(query_id, None)
         if query is not None:
             rows = rows_in(pa.array(passages, pa.string()), choice.ids)
             if (rows < 0).any():
                 name = passages[int(np.argmin(rows))]
                 raise Refusal(f"{run}: query {query_id}: passage_id {name} is not among the tokens'")
-            yield query, rows
+            yield query, rows, scores
     if choice.add:
         for query in place.values():
             if choice.positives.lengths[query]:
-                yield query, np.empty(0, dtype=np.int64)
+                yield query, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
 
 
 def _scored(query: int, ranking: np.ndarray, choice: Choice) -> np.ndarray:
@@ -184,3 +188,13 @@ def _scored(query: int, ranking: np.ndarray, choice: Choice) -> np.ndarray:
         return top
     positives = choice.positives.take(np.array([query])).values
     return np.concatenate([top, positives[~np.isin(positives, top)]])
+
+
+def _known(ranking: np.ndarray, scores: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """[wanted] the run's scores of some passages; its lowest where it does not rank one."""
+    if not len(ranking):
+        return np.zeros(len(wanted), dtype=np.float32)
+    order = np.argsort(ranking)
+    found = order[np.minimum(np.searchsorted(ranking, wanted, sorter=order), len(ranking) - 1)]
+    known: np.ndarray = np.where(ranking[found] == wanted, scores[found], scores.min()).astype(np.float32)
+    return known

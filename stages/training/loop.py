@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from stages.training import checkpoint
 from stages.training.curves import Curves
+from stages.training.memory import give_back
 from stages.training.processes import Processes, autocast
 from stages.training.progress import Progress
 
@@ -125,6 +126,7 @@ def train(
             report.tokens += sum(part.counts.get("tokens", 0) for part in parts)
             if (step + 1) % plan.log_every == 0 or step + 1 == plan.steps:
                 row = _means(window, processes)
+                give_back()
                 report.seconds += time.monotonic() - began
                 if probe and plan.probe_every and ((step + 1) % plan.probe_every == 0 or step + 1 == plan.steps):
                     row |= _probe(probe, step + 1, model)
