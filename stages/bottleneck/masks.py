@@ -48,10 +48,15 @@ class Words:
     hidden: np.ndarray | None = None
 
 
-def budget(sizes: np.ndarray, ratio: float) -> np.ndarray:
-    """[B] pieces that may be hidden: the ratio of the ordinary pieces, rounded half to even, at least 1."""
+def budget(sizes: np.ndarray, ratio: float, down: bool = False) -> np.ndarray:
+    """[B] pieces that may be hidden: the ratio of the ordinary pieces, at least 1.
+
+    Args:
+        down: round down; otherwise half to even.
+    """
     pieces = sizes.sum(1)
-    allowed: np.ndarray = np.minimum(np.maximum(np.rint(ratio * pieces).astype(np.int64), 1), pieces)
+    share = np.floor(ratio * pieces + 1e-9) if down else np.rint(ratio * pieces)
+    allowed: np.ndarray = np.minimum(np.maximum(share.astype(np.int64), 1), pieces)
     return allowed
 
 
@@ -126,7 +131,8 @@ def draw(mask: Mask, words: Words) -> np.ndarray:
     if mask.strategy in ("same", "complement"):
         assert words.hidden is not None, f"{mask.strategy} needs the mask of the view that it reads"
         return words.hidden if mask.strategy == "same" else (words.sizes > 0) & ~words.hidden
-    return hide(SCORES[mask.strategy](mask, words), words.sizes, budget(words.sizes, mask.ratio))
+    pieces = budget(words.sizes, mask.ratio, down=mask.strategy == "salient")  # Algorithm 1 has ⌊n·p⌋
+    return hide(SCORES[mask.strategy](mask, words), words.sizes, pieces)
 
 
 def _weights(words: Words) -> np.ndarray:
