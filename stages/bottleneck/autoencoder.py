@@ -126,7 +126,7 @@ class Autoencoder(nn.Module):
         self, losses: dict[str, tuple[Tensor, Tensor | None]], batch: MicroBatch, totals: dict[str, int]
     ) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
         """Σ weight · loss / count over the global batch."""
-        share = next(iter(losses.values()))[0] * 0 if losses else self.head.bias.sum() * 0
+        share = torch.zeros((), device=self.head.bias.device)
         observed: dict[str, tuple[Tensor, Tensor]] = {}
         for name, (loss, hits) in losses.items():
             weight, count = self.counted(name)
@@ -135,7 +135,8 @@ class Autoencoder(nn.Module):
             observed[f"{name}/loss"] = (loss, here)
             if hits is not None:
                 observed[f"{name}/accuracy"] = (hits, here)
-        return share, observed
+        # a micro-batch may hold nothing to learn from, and the loop calls backward all the same
+        return share if share.requires_grad else share + self.head.bias.sum() * 0, observed
 
     def counted(self, name: str) -> tuple[float, str]:
         """The weight of a loss, and the name of the count that it is a mean over."""
@@ -149,6 +150,9 @@ class Autoencoder(nn.Module):
 def encode(encoder: TextEncoder, view: ViewBatch, middle: bool) -> tuple[Tensor, Tensor | None]:
     """[B, L, d] states of the last layer and, if wanted, of the layer at half the depth."""
     kept: list[Tensor] = []
+    if not len(view.rows):  # no passage of this micro-batch has such a text; BERT's reshaping wants one
+        nothing = torch.zeros(*view.ids.shape, encoder.config.hidden_size, device=view.ids.device)
+        return nothing, nothing if middle else None
     if not middle:
         return encoder.states(view.ids, view.lengths), None
     layers: Any = encoder.transformer.encoder.layer  # type: ignore[union-attr]
