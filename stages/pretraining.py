@@ -1,11 +1,13 @@
 """Recipe + tokens + weights → encoder: bottlenecked pre-training."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 import typer
+from safetensors.torch import load_file, save_file
 
 from stages.artifacts.checkpoints import (
     TextEncoder,
@@ -16,19 +18,21 @@ from stages.artifacts.checkpoints import (
     save_encoder,
 )
 from stages.artifacts.documents import write_json
-from stages.artifacts.files import remove
+from stages.artifacts.files import remove, whole
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Qrels, Queries, Tokens
 from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
+from stages.bottleneck.generator import Generator, loaded, made
+from stages.bottleneck.masks import Mask
 from stages.bottleneck.probe import Probe
-from stages.bottleneck.recipe import Recipe, load_recipe
+from stages.bottleneck.recipe import Recipe, View, load_recipe
 from stages.bottleneck.texts import GENERATED, Corpus, read_corpus
 from stages.training.curves import Curves
 from stages.training.loop import Plan, Report, train
-from stages.training.processes import join
+from stages.training.processes import Processes, join
 
 WEIGHTS = ("keywords", "salience")
 
@@ -97,14 +101,15 @@ def pretrain(
         checkpoint=checkpoint,
     )
     teacher = load_encoder(start) if any(spec.network == "vector" for spec in plan_of.decoders.values()) else None
-    torch.manual_seed(seed)  # the new parts' parameters
     occurring = torch.from_numpy(corpus.occurring(vocabulary.size))
     teacher = teacher and teacher.to(processes.device).eval()
-    model = Autoencoder(plan_of, encoder, load_heads(start), teacher, occurring)
-    asked = queries and qrels and probe
-    looks = dev_probe(queries, qrels, tokens, start, corpus, longest, precision, probe_passages) if asked else None  # type: ignore[arg-type]
     used = [recipe, passages, tokens, start, *given.values()]
     state = scratch("pretrain", settings, used)
+    generator = the_generator(plan_of, encoder, batches, plan, processes, state)
+    torch.manual_seed(seed)  # the new parts' parameters, whether or not a generator was made before
+    model = Autoencoder(plan_of, encoder, load_heads(start), teacher, occurring, generator, processes)
+    asked = queries and qrels and probe
+    looks = dev_probe(queries, qrels, tokens, start, corpus, longest, precision, probe_passages) if asked else None  # type: ignore[arg-type]
     report = train(
         model,
         batches,
@@ -136,6 +141,48 @@ def needed(recipe: Recipe, beside: dict[str, Path | None], path: Path) -> dict[s
             raise Refusal(f"{path}: the recipe looks at {name}, and no table of them was given")
         given[name] = table
     return given
+
+
+def the_generator(
+    recipe: Recipe, encoder: TextEncoder, batches: Batches, plan: Plan, processes: Processes, state: Path
+) -> Generator | None:
+    """The masked language model that the recipe samples from: loaded, or made and trained on the corpus first.
+
+    Args:
+        state: the run's folder; the training of the generator is resumed there too, and what it became kept.
+    """
+    spec = recipe.generator
+    if spec is None:
+        return None
+    if spec.checkpoint:
+        return loaded(spec.checkpoint, encoder.config).to(processes.device).eval()
+    torch.manual_seed(plan.seed)
+    generator = made(spec, encoder.config).to(processes.device)
+    kept = state / "generator.safetensors"
+    if spec.steps and kept.is_file():
+        generator.load_state_dict(load_file(kept), strict=False)
+    elif spec.steps:
+        alone = Recipe({"passage": View(mask=Mask("random", spec.ratio))})
+        collate = batches.collate
+        own = Batches(
+            alone,
+            collate.corpus,
+            collate.vocabulary,
+            batches.longest,
+            batches.buckets.batch,
+            batches.pieces,
+            batches.seed,
+            processes,
+        )
+        schedule = replace(plan, steps=spec.steps, warmup=spec.steps // 10, new_parts=0, probe_every=0)
+        learner = Autoencoder(alone, generator.encoder, {})
+        train(learner, own, schedule, processes, state / "generator", what="generator")
+        generator.head = learner.head
+        if processes.first:
+            with whole(kept) as partial:
+                save_file(dict(generator.named_parameters()), partial)
+        processes.wait()
+    return generator.eval()
 
 
 def told(report: Report, batches: Batches, plan: Plan) -> dict[str, Any]:

@@ -5,15 +5,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from stages.artifacts.checkpoints import load_encoder, load_heads
 from stages.artifacts.documents import read_json
+from stages.artifacts.files import remove
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash
-from stages.pretraining import pretrain
-from tests.bottleneck.build import RECIPES
+from stages.pretraining import pretrain, the_generator
+from stages.training.loop import Plan
+from tests.bottleneck.build import ALONE, RECIPES, batches, named
 from tests.conftest import World
 
 
@@ -46,6 +51,48 @@ def test_the_probe_and_the_metrics(world: World, tmp_path: Path) -> None:
     assert told["last"]["keywords"]["loss"] > 0
     assert told["speed"]["tokens_per_second"] > 0
     assert read_json(tmp_path / "encoder" / "1_Pooling" / "config.json")["pooling_mode_mean_tokens"]
+
+
+def test_a_generator_is_trained_first_and_not_saved(
+    world: World, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text((RECIPES / "simlm.yaml").read_text().replace("{train: frozen}", "{steps: 15, layers: 1}"))
+    for name in "ab":
+        pretrain(
+            recipe,
+            world.passages,
+            world.tokens,
+            world.backbone,
+            tmp_path / name,
+            tmp_path / f"{name}.json",
+            steps=3,
+            batch=16,
+            longest=32,
+            precision="fp32",
+        )
+        assert "generator: 15/15 steps" in capfd.readouterr().err
+    assert content_hash(tmp_path / "a") == content_hash(tmp_path / "b")
+    assert not [name for name in load_heads(tmp_path / "a") if name.startswith("generator")]
+    assert not any((tmp_path / "scratch").iterdir())
+
+
+def test_a_trained_generator_is_not_trained_again_when_its_run_goes_on(world: World, tmp_path: Path) -> None:
+    recipe = named("simlm")
+    recipe = replace(recipe, generator=replace(recipe.generator, steps=15))  # type: ignore[type-var]
+    encoder, plan = load_encoder(world.backbone), Plan(steps=3, learning_rate=1e-3, precision="fp32")
+    first = the_generator(recipe, encoder, batches(world, recipe), plan, ALONE, tmp_path)
+    remove(tmp_path / "generator")
+    again = the_generator(recipe, encoder, batches(world, recipe), plan, ALONE, tmp_path)
+    untrained = replace(recipe, generator=replace(recipe.generator, steps=0))  # type: ignore[type-var]
+    fresh = the_generator(untrained, encoder, batches(world, recipe), plan, ALONE, tmp_path / "elsewhere")
+    assert first
+    assert again
+    assert fresh
+    assert not (tmp_path / "generator").exists()
+    pairs = zip(first.state_dict().items(), again.state_dict().values(), strict=True)
+    assert all(torch.equal(one, other) for (_, one), other in pairs)
+    assert not torch.equal(first.head.bias, fresh.head.bias)  # type: ignore[arg-type]
 
 
 def test_an_empty_recipe_passes_the_backbone_through(world: World, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The whole model: encode each view once, hand each decoder the view that it reads, sum the named losses."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,9 +9,11 @@ from torch import Tensor, nn
 from stages.artifacts.checkpoints import TextEncoder
 from stages.bottleneck.decoders import NETWORKS
 from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, initialise
-from stages.bottleneck.recipe import Recipe
+from stages.bottleneck.generator import Generator
+from stages.bottleneck.recipe import Decoder, Recipe
 from stages.bottleneck.views import MicroBatch, ViewBatch
-from stages.bottleneck.vocabulary import VocabularyHead
+from stages.bottleneck.vocabulary import ReplacementHead, VocabularyHead
+from stages.training.processes import Processes
 
 
 class Autoencoder(nn.Module):
@@ -27,20 +30,31 @@ class Autoencoder(nn.Module):
         heads: dict[str, Tensor],
         teacher: TextEncoder | None = None,
         pieces: Tensor | None = None,
+        generator: Generator | None = None,
+        processes: Processes | None = None,
     ):
         """Args:
         heads: parameters of a previous pre-training or of the backbone's own head, by name; those that fit are taken.
         teacher: the backbone as it was, for networks that recover its vectors.
         pieces: [V'] the pieces that occur in the corpus; all by default.
+        generator: for views that one fills, on the right device; trained here only if the recipe says ``joint``.
+        processes: the peers, for losses across the whole batch; alone by default.
         """
         super().__init__()
         self.recipe, self.encoder = recipe, encoder
         self.head = VocabularyHead(encoder.config, encoder.transformer.get_input_embeddings(), pieces)  # type: ignore[operator]
         initialise(self.head, "normal")
-        around = Surroundings(encoder, self.head, teacher)
-        self.decoders = nn.ModuleDict(
-            {name: NETWORKS[spec.network](spec, around) for name, spec in recipe.decoders.items()}
-        )
+        if any(view.predict == "replaced" for view in recipe.views().values()):
+            self.detector = ReplacementHead(encoder.config)
+            initialise(self.detector, "normal")
+        self.around = Surroundings(encoder, self.head, teacher, getattr(self, "detector", None), processes)
+        self.decoders = nn.ModuleDict()
+        for name, spec in recipe.decoders.items():
+            if _owner(name, spec) not in self.decoders:
+                self.decoders[_owner(name, spec)] = NETWORKS[spec.network](spec, self.around)
+        self.frozen = (generator,)  # in a tuple: not among the parameters that are trained and saved …
+        if generator and recipe.generator and recipe.generator.train == "joint":
+            self.generator = generator  # … unless it learns too
         taken = self.take(heads)
         self.new = {name for name, _ in self.named_parameters() if not name.startswith("encoder.")} - taken
 
@@ -59,49 +73,86 @@ class Autoencoder(nn.Module):
 
     def forward(self, batch: MicroBatch, totals: dict[str, int]) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
         """This micro-batch's share of the weighted sum of mean losses, and every loss and accuracy by name."""
-        readings = {name: self.read(batch.views[f"encoder/{name}"]) for name in self.recipe.encoder}
-        losses: dict[str, tuple[Tensor, Tensor | None]] = {}
-        for name in self.recipe.encoder:
-            view = batch.views[f"encoder/{name}"]
+        views, losses = self.filled(batch.views)
+        readings = {name: self.read(views[f"encoder/{name}"]) for name in self.recipe.encoder}
+        for name, spec in self.recipe.encoder.items():
+            view = views[f"encoder/{name}"]
             if len(view.labels):
-                losses[f"encoder/{name}"] = self.guess(readings[name].states, view)
-        for name, spec in self.recipe.decoders.items():
-            target = batch.views[name]
-            if len(target.rows):
-                part = _part(readings[spec.reads], batch.views[f"encoder/{spec.reads}"], target)
-                losses[name] = self.decoders[name](part, target)
+                losses[f"encoder/{name}"] = self.around.rebuild(readings[name].states, view, spec.predict)
+        for name, decoder in self.recipe.decoders.items():
+            network = self.network(name)
+            if len(views[name].rows) or network.compares:  # peers wait for one that compares
+                losses[name] = network(self.part(decoder, readings, views, views[name]), views[name])
         return self.sum(losses, batch, totals)
+
+    def network(self, name: str) -> Network:
+        """The network of a decoder, its own or shared."""
+        network = self.decoders[_owner(name, self.recipe.decoders[name])]
+        assert isinstance(network, Network)
+        return network
+
+    def filled(
+        self, views: dict[str, ViewBatch]
+    ) -> tuple[dict[str, ViewBatch], dict[str, tuple[Tensor, Tensor | None]]]:
+        """The views with the generator's samples written in, and its own losses: of what the encoder reads."""
+        filled, losses = dict(views), {}
+        generator, joint = self.frozen[0], hasattr(self, "generator")
+        for name, view in views.items():
+            if view.noise is not None and len(view.rows):
+                assert generator is not None, "the recipe asks for a generator"
+                ids, learnt = generator.fill(view, joint and name.startswith("encoder/"))
+                filled[name] = replace(view, ids=ids)
+                if learnt:
+                    losses[f"generator/{name}"] = learnt
+        return filled, losses  # type: ignore[return-value]
+
+    def part(
+        self, decoder: Decoder, readings: dict[str, Reading], views: dict[str, ViewBatch], target: ViewBatch
+    ) -> Reading:
+        """What a decoder may know of the encoder, cut to the passages that have the decoder's text."""
+        part = _part(readings[decoder.reads], views[f"encoder/{decoder.reads}"], target)
+        if not decoder.beside:
+            return part
+        other = _part(readings[decoder.beside], views[f"encoder/{decoder.beside}"], target)
+        return replace(part, beside=other.vector)
 
     def read(self, view: ViewBatch) -> Reading:
         """Encode a view."""
-        wanted = any(_network(decoder).middle for decoder in self.decoders.values())
+        wanted = any(self.network(name).middle for name in self.recipe.decoders)
         states, middle = encode(self.encoder, view, wanted)
         return Reading(self.encoder.pool(states, view.lengths), states, middle, view.lengths, view.clean)
-
-    def guess(self, states: Tensor, view: ViewBatch) -> tuple[Tensor, Tensor]:
-        """The encoder's own masked language modelling."""
-        return self.head.loss(states.reshape(-1, states.shape[-1])[view.places], view.labels)
 
     def sum(
         self, losses: dict[str, tuple[Tensor, Tensor | None]], batch: MicroBatch, totals: dict[str, int]
     ) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
         """Σ weight · loss / count over the global batch."""
-        share = next(iter(losses.values()))[0] * 0 if losses else self.head.bias.sum() * 0
+        share = torch.zeros((), device=self.head.bias.device)
         observed: dict[str, tuple[Tensor, Tensor]] = {}
         for name, (loss, hits) in losses.items():
-            per_text = name in self.decoders and _network(self.decoders[name]).per == "texts"
-            count = f"{name}/texts" if per_text else name
-            share = share + self.recipe.views()[name].weight * loss / max(totals[count], 1)
+            weight, count = self.counted(name)
+            share = share + weight * loss / max(totals[count], 1)
             here = torch.tensor(float(batch.counts[count]))
             observed[f"{name}/loss"] = (loss, here)
             if hits is not None:
                 observed[f"{name}/accuracy"] = (hits, here)
-        return share, observed
+        # a micro-batch may hold nothing to learn from, and the loop calls backward all the same
+        return share if share.requires_grad else share + self.head.bias.sum() * 0, observed
+
+    def counted(self, name: str) -> tuple[float, str]:
+        """The weight of a loss, and the name of the count that it is a mean over."""
+        if name.startswith("generator/"):
+            assert self.recipe.generator is not None
+            return self.recipe.generator.weight, f"{name.removeprefix('generator/')}/replaced"
+        per_text = name in self.recipe.decoders and self.network(name).per == "texts"
+        return self.recipe.views()[name].weight, f"{name}/texts" if per_text else name
 
 
 def encode(encoder: TextEncoder, view: ViewBatch, middle: bool) -> tuple[Tensor, Tensor | None]:
     """[B, L, d] states of the last layer and, if wanted, of the layer at half the depth."""
     kept: list[Tensor] = []
+    if not len(view.rows):  # no passage of this micro-batch has such a text; BERT's reshaping wants one
+        nothing = torch.zeros(*view.ids.shape, encoder.config.hidden_size, device=view.ids.device)
+        return nothing, nothing if middle else None
     if not middle:
         return encoder.states(view.ids, view.lengths), None
     layers: Any = encoder.transformer.encoder.layer  # type: ignore[union-attr]
@@ -121,6 +172,6 @@ def _part(reading: Reading, read: ViewBatch, target: ViewBatch) -> Reading:
     return Reading(reading.vector[rows], reading.states[rows], middle, reading.lengths[rows], reading.clean[rows])
 
 
-def _network(module: nn.Module) -> Network:
-    assert isinstance(module, Network)
-    return module
+def _owner(name: str, spec: Decoder) -> str:
+    """The name under which a decoder's network is kept."""
+    return spec.share or name

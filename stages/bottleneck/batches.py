@@ -33,14 +33,20 @@ class Batches:
     ):
         self.collate = Collator(recipe, corpus, vocabulary, longest)
         self.buckets = Buckets(np.minimum(corpus.passages.pieces.lengths, longest), batch, seed, SHORTEST)
-        self.pieces, self.seed, self.processes = pieces, seed, processes
+        self.longest, self.pieces, self.seed, self.processes = longest, pieces, seed, processes
         self.seen = np.zeros(2, dtype=np.int64)  # real and padded pieces of the encoder's views
 
     def __call__(self, step: int) -> list[MicroBatch]:
-        """Every ``world``-th passage of the step's batch, cut into micro-batches."""
+        """Every ``world``-th passage of the step's batch, cut into micro-batches.
+
+        Every process cuts at the same places, so that losses across processes find all of them at the same one.
+        """
         rows = self.buckets(step)
         mine = np.arange(self.processes.rank, len(rows), self.processes.world)
-        lengths = self.buckets.lengths[rows[mine]] + SPECIALS
+        last = np.minimum(np.arange(1, -(-len(rows) // self.processes.world) + 1) * self.processes.world, len(rows))
+        lengths = (
+            self.buckets.lengths[rows[last - 1]] + SPECIALS
+        )  # the longest of all processes, as rows rise in length
         parts = []
         for run in cut(lengths, self.pieces):
             parts.append(self.collate(rows[mine[run]], Draws(self.seed, step, len(rows), mine[run])))

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+SIZE_BITS, INDEX_BITS = 12, 19  # of a word's size and column in a key: as many as there is room for
+SIZE, INDEX, SHIFT = (1 << SIZE_BITS) - 1, (1 << INDEX_BITS) - 1, SIZE_BITS + INDEX_BITS
+
 Noise = Callable[[str], np.ndarray]  # "uniform" or "normal" → [B, W] float32, fresh at each call
 
 
@@ -48,10 +51,15 @@ class Words:
     hidden: np.ndarray | None = None
 
 
-def budget(sizes: np.ndarray, ratio: float) -> np.ndarray:
-    """[B] pieces that may be hidden: the ratio of the ordinary pieces, rounded half to even, at least 1."""
+def budget(sizes: np.ndarray, ratio: float, down: bool = False) -> np.ndarray:
+    """[B] pieces that may be hidden: the ratio of the ordinary pieces, at least 1.
+
+    Args:
+        down: round down; otherwise half to even.
+    """
     pieces = sizes.sum(1)
-    allowed: np.ndarray = np.minimum(np.maximum(np.rint(ratio * pieces).astype(np.int64), 1), pieces)
+    share = np.floor(ratio * pieces + 1e-9) if down else np.rint(ratio * pieces)
+    allowed: np.ndarray = np.minimum(np.maximum(share.astype(np.int64), 1), pieces)
     return allowed
 
 
@@ -66,22 +74,36 @@ def hide(scores: np.ndarray, sizes: np.ndarray, pieces: np.ndarray) -> np.ndarra
     Returns:
         [B, W] bool, true where the word is hidden: never more than ``pieces`` in a row.
     """
-    order = np.argsort(np.where(sizes > 0, -scores, np.inf), axis=1)
-    ranked = np.take_along_axis(sizes, order, 1)
-    taken = np.zeros(sizes.shape, dtype=bool)
-    left = pieces.astype(np.int64)
-    # each round takes the longest prefix that fits and drops the word it stumbled on; few rounds remain once
-    # the budget left is smaller than a word
-    open_ = (ranked > 0) & (ranked <= left[:, None])
-    while open_.any():
-        fits = np.cumsum(ranked * open_, axis=1) <= left[:, None]
-        now = open_ & fits
-        taken |= now
-        left = left - (ranked * now).sum(1)
-        open_ &= ~fits & (ranked <= left[:, None])
-    mask = np.empty_like(taken)
-    np.put_along_axis(mask, order, taken, 1)
-    return mask
+    keys = _keys(scores, sizes)
+    ranked = np.sort(keys, axis=1)
+    used = np.cumsum(ranked & SIZE, axis=1)
+    first = (used <= pieces[:, None]).sum(1)  # words before the first that would exceed the budget
+    before, some = np.maximum(first - 1, 0)[:, None], (first > 0)[:, None]
+    taken = (keys <= np.take_along_axis(ranked, before, 1)) & some & (sizes > 0)
+    left = pieces - np.where(some, np.take_along_axis(used, before, 1), 0)[:, 0]
+    open_, columns = np.flatnonzero(left > 0), np.arange(sizes.shape[1])
+    while len(open_):  # few rows, few rounds: what is left of a budget is smaller than a word
+        size = ranked[open_] & SIZE
+        fits = (columns >= first[open_, None]) & (size > 0) & (size <= left[open_, None])
+        open_, place = open_[fits.any(1)], fits.argmax(1)[fits.any(1)]
+        key = ranked[open_, place]
+        taken[open_, (key >> SIZE_BITS) & INDEX] = True
+        left[open_] -= key & SIZE
+        first[open_] = place + 1
+        open_ = open_[left[open_] > 0]
+    return taken
+
+
+def _keys(scores: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """[B, W] int64 that sort as scores fall, no two of a row alike: 32 bits of score, the column, the size.
+
+    Sorting numbers is several times as fast as sorting their places.
+    """
+    bits = (scores.astype(np.float32, copy=False) + np.float32(0)).view(np.int32)  # + 0 makes one zero of two
+    rising = bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))  # integers in the order of the floats
+    low = np.arange(sizes.shape[1], dtype=np.int64) << SIZE_BITS | sizes
+    keys = np.left_shift(~rising, SHIFT, dtype=np.int64) | low
+    return np.where(sizes > 0, keys, np.iinfo(np.int64).max ^ SIZE)
 
 
 def random(mask: Mask, words: Words) -> np.ndarray:
@@ -126,7 +148,8 @@ def draw(mask: Mask, words: Words) -> np.ndarray:
     if mask.strategy in ("same", "complement"):
         assert words.hidden is not None, f"{mask.strategy} needs the mask of the view that it reads"
         return words.hidden if mask.strategy == "same" else (words.sizes > 0) & ~words.hidden
-    return hide(SCORES[mask.strategy](mask, words), words.sizes, budget(words.sizes, mask.ratio))
+    pieces = budget(words.sizes, mask.ratio, down=mask.strategy == "salient")  # Algorithm 1 has ⌊n·p⌋
+    return hide(SCORES[mask.strategy](mask, words), words.sizes, pieces)
 
 
 def _weights(words: Words) -> np.ndarray:

@@ -12,7 +12,8 @@ from stages.bottleneck.fills import FILLS
 from stages.bottleneck.masks import SCORES, Mask
 from stages.bottleneck.texts import TEXTS
 
-PREDICTS = ("hidden", "all", "none")
+PREDICTS = ("hidden", "all", "replaced", "none")
+ALIKE = ("network", "layers", "init", "bottleneck", "options")  # what decoders of one network have in common
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class View:
         text: which text, relative to the passage: a key of `texts.TEXTS`.
         mask: which words are hidden.
         fill: what is written there: a key of `fills.FILLS`.
-        predict: which pieces must be rebuilt: the ``hidden`` ones, ``all`` or ``none``.
+        predict: which pieces must be rebuilt: the ``hidden`` ones, ``all`` or ``none``; or of all pieces,
+            whether they were ``replaced``.
         weight: of this view's loss in the sum.
     """
 
@@ -44,6 +46,8 @@ class Decoder(View):
         layers: how deep it is.
         init: ``normal`` (N(0, 0.02)), ``torch`` (PyTorch's defaults) or ``last`` (the backbone's last layers).
         bottleneck: ``identity`` or ``linear``, the map between the vector and the decoder.
+        share: decoders with the same word here are one network with one set of parameters.
+        beside: another encoder view whose vector the network compares with.
         options: what only this network knows of.
     """
 
@@ -52,7 +56,31 @@ class Decoder(View):
     layers: int = 2
     init: str = "normal"
     bottleneck: str = "identity"
+    share: str = ""
+    beside: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The masked language model that ``fill: generator`` samples from (SimLM, section 3.1 and appendix C).
+
+    Attributes:
+        checkpoint: a folder or Hub id of a masked language model over the backbone's vocabulary; none: a small
+            one of the backbone's kind is made, and trained on the corpus first.
+        train: ``frozen``, or ``joint`` with the encoder.
+        weight: of its own loss where it is trained jointly.
+        layers: of a model that is made; it is half as wide as the backbone.
+        steps: that a model that is made is trained alone; 0 leaves it random.
+        ratio: share of the words that are hidden from it in these steps.
+    """
+
+    checkpoint: str | None = None
+    train: str = "frozen"
+    weight: float = 0.2
+    layers: int = 2
+    steps: int = 1000
+    ratio: float = 0.3
 
 
 @dataclass(frozen=True)
@@ -61,6 +89,7 @@ class Recipe:
 
     encoder: dict[str, View] = field(default_factory=dict)
     decoders: dict[str, Decoder] = field(default_factory=dict)
+    generator: Generation | None = None
 
     def views(self) -> dict[str, View]:
         """Every view by the name of its loss, the encoder's first."""
@@ -92,13 +121,46 @@ def load_recipe(path: Path | str) -> Recipe:
         name: _view(Decoder, view or {}, f"{path}: decoders.{name}")
         for name, view in document.get("decoders", {}).items()
     }
-    recipe = Recipe(encoder, {name: decoder for name, decoder in decoders.items() if decoder.weight})
-    for name, decoder in recipe.decoders.items():
-        _refuse_other(decoder.reads, recipe.encoder, f"{path}: decoders.{name}.reads")
-        related = decoder.mask.strategy in ("same", "complement", "superset")
-        if related and recipe.encoder[decoder.reads].text != decoder.text:
-            raise Refusal(f"{path}: decoders.{name}.mask: {decoder.mask.strategy} needs the text that the encoder sees")
+    generator = _generator(document["generator"] or {}, f"{path}: generator") if "generator" in document else None
+    recipe = Recipe(encoder, {name: decoder for name, decoder in decoders.items() if decoder.weight}, generator)
+    for name, view in recipe.views().items():
+        where = f"{path}: {name.replace('/', '.') if name.startswith('encoder/') else f'decoders.{name}'}"
+        if view.fill == "generator" and not generator:
+            raise Refusal(f"{where}.fill: generator needs a section `generator:` in the recipe")
+        if isinstance(view, Decoder):
+            _refuse_unrelated(view, recipe, where)
     return recipe
+
+
+def _refuse_unrelated(decoder: Decoder, recipe: Recipe, where: str) -> None:
+    """A decoder must fit the encoder views that it names and the decoders that it shares its network with."""
+    _refuse_other(decoder.reads, recipe.encoder, f"{where}.reads")
+    if NETWORKS[decoder.network].compares or decoder.beside:
+        _refuse_other(decoder.beside, recipe.encoder, f"{where}.beside")
+    related = decoder.mask.strategy in ("same", "complement", "superset")
+    if related and recipe.encoder[decoder.reads].text != decoder.text:
+        raise Refusal(f"{where}.mask: {decoder.mask.strategy} needs the text that the encoder sees")
+    if NETWORKS[decoder.network].rows and (related or decoder.mask.strategy not in SCORES or decoder.predict != "all"):
+        raise Refusal(f"{where}: {decoder.network} needs `predict: all` and a mask that can be drawn for every row")
+    for name, other in recipe.decoders.items():
+        differ = [key for key in ALIKE if getattr(other, key) != getattr(decoder, key)]
+        if decoder.share == (other.share or name) and differ:
+            raise Refusal(f"{where}.share: decoders that are one network differ in {differ[0]}")
+
+
+def _generator(document: Any, where: str) -> Generation:
+    _refuse_unknown(document, Generation, where)
+    made = Generation(**document)
+    _refuse_other(made.train, ("frozen", "joint"), f"{where}.train")
+    _require(
+        made.checkpoint is None or isinstance(made.checkpoint, str), f"{where}.checkpoint", made.checkpoint, "text"
+    )
+    _require(isinstance(made.weight, int | float) and made.weight >= 0, f"{where}.weight", made.weight, "≥ 0")
+    _require(isinstance(made.layers, int) and made.layers > 0, f"{where}.layers", made.layers, "a whole number > 0")
+    _require(isinstance(made.steps, int) and made.steps >= 0, f"{where}.steps", made.steps, "a whole number ≥ 0")
+    possible = isinstance(made.ratio, int | float) and 0 < made.ratio < 1
+    _require(possible, f"{where}.ratio", made.ratio, "between 0 and 1")
+    return made
 
 
 def _view(kind: type[Any], document: dict[str, Any], where: str) -> Any:

@@ -1,21 +1,23 @@
-"""Collation: rows of the corpus → masked views as tensors. No loop over texts or pieces.
+"""Collation: rows of the corpus → masked views as tensors. No loop over pieces, and over texts only for row masks.
 
 All noise is drawn for the whole global batch and then cut, so that the masks of a passage depend neither on how
 many processes share the batch nor on how it is cut into micro-batches.
 """
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from stages.artifacts.checkpoints import Vocabulary
+from stages.bottleneck.decoders import NETWORKS
 from stages.bottleneck.fills import FILLS
 from stages.bottleneck.masks import Words, draw
 from stages.bottleneck.recipe import Decoder, Recipe, View
 from stages.bottleneck.texts import TEXTS, Corpus, Stretch
+from stages.bottleneck.visibility import visibility
 
 SPECIALS = 2  # [CLS] and [SEP] around every text
 
@@ -30,6 +32,9 @@ class ViewBatch:
         lengths: [b] pieces, specials included.
         hidden: [b, L] bool, where something else than the text may be read.
         places: [n] flat positions in [b, L] to predict; labels: [n] the pieces there.
+        documents: [b] equal where two texts are of one document.
+        visible: [b, L, L] bool, what each row may look at, for networks that ask.
+        noise: [b, L] uniform, where a generator's samples are drawn with it.
     """
 
     rows: Tensor
@@ -39,10 +44,15 @@ class ViewBatch:
     hidden: Tensor
     places: Tensor
     labels: Tensor
+    documents: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int32))
+    visible: Tensor | None = None
+    noise: Tensor | None = None
 
     def to(self, device: torch.device) -> "ViewBatch":
         """The same view on another device."""
-        return ViewBatch(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        there = {name: part.to(device, non_blocking=True) for name, part in parts.items() if part is not None}
+        return ViewBatch(**there)
 
 
 @dataclass
@@ -74,6 +84,11 @@ class Draws:
             return generator.standard_normal(shape, dtype=np.float32)[self.mine, :width]
         return generator.random(shape, dtype=np.float32)[self.mine, :width]
 
+    def generator(self, name: str, passage: int) -> np.random.Generator:
+        """One for the ``passage``-th of these passages alone, where noise for the whole batch would be too much."""
+        seed = [self.seed, self.step, zlib.crc32(name.encode()), int(self.mine[passage])]
+        return np.random.Generator(np.random.SFC64(seed))
+
 
 class Collator:
     """Makes micro-batches of a recipe's views.
@@ -96,10 +111,12 @@ class Collator:
             read = f"encoder/{view.reads}" if isinstance(view, Decoder) else None
             stretch = self.stretch(view, rows, draws)
             if read:
-                stretch = stretch.only(np.isin(np.arange(len(rows)), views[read].rows))
+                stretch = stretch.only(np.isin(np.arange(len(rows)), views[read].rows.numpy()))
             views[name], masked[name] = self.view(name, view, stretch, draws, masked[read] if read else None)
+            views[name].documents = torch.from_numpy(self.corpus.documents[rows[views[name].rows.numpy()]])
         counts = {name: len(view.labels) for name, view in views.items()}
         counts |= {f"{name}/texts": len(view.rows) for name, view in views.items()}
+        counts |= {f"{name}/replaced": int(view.hidden.sum()) for name, view in views.items() if view.noise is not None}
         counts["tokens"] = sum(int(views[f"encoder/{name}"].lengths.sum()) for name in self.recipe.encoder)
         return MicroBatch(views, counts)
 
@@ -116,17 +133,45 @@ class Collator:
         if view.mask.unit == "piece":
             word = np.where(word >= 0, np.arange(ids.shape[1]), -1)
             sizes = (word >= 0).astype(np.int64)
+        weights = self.weights(view, stretch, word, sizes)
+        if isinstance(view, Decoder) and NETWORKS[view.network].rows:
+            made = self.tensors(view, ids, ids, np.zeros(ids.shape, dtype=bool), stretch.lengths)
+            visible = self.visible(name, view, ids, word, stretch.lengths, weights, draws)
+            return replace(made, visible=torch.from_numpy(visible)), np.zeros(sizes.shape, dtype=bool)
         words = Words(
             sizes,
             lambda kind: draws.make(f"{name}/{kind}", kind, sizes.shape[1], self.longest),
-            self.weights(view, stretch, word, sizes),
+            weights,
             read,
         )
         drawn = draw(view.mask, words)
         hidden = np.take_along_axis(drawn, np.maximum(word, 0), 1) & (word >= 0) & ~self.special[ids]
         noise = draws.make(f"{name}/fill", "uniform", ids.shape[1], self.longest)
         filled = FILLS[view.fill](ids, hidden, noise, self.vocabulary)
-        return self.tensors(view, ids, filled, hidden, stretch.lengths), drawn
+        made = self.tensors(view, ids, filled, hidden, stretch.lengths)
+        if view.fill == "generator":
+            made.noise = torch.from_numpy(np.pad(noise[made.rows.numpy()], ((0, 0), (1, 1))))
+        return made, drawn
+
+    def visible(
+        self,
+        name: str,
+        view: Decoder,
+        ids: np.ndarray,
+        word: np.ndarray,
+        lengths: np.ndarray,
+        weights: np.ndarray | None,
+        draws: Draws,
+    ) -> np.ndarray:
+        """[b, L, L] bool of the texts that exist; behind a text's end a row sees the vector alone."""
+        rows, pool = np.flatnonzero(lengths > 0), view.options.get("rows") == "pool"
+        out = np.zeros((len(rows), ids.shape[1] + SPECIALS, ids.shape[1] + SPECIALS), dtype=bool)
+        out[:, :, 0] = True
+        for place, row in enumerate(rows.tolist()):
+            own, n = draws.generator(f"{name}/rows", row), int(lengths[row])
+            fixed, weight = self.special[ids[row, :n]], None if weights is None else weights[row]
+            out[place, : n + SPECIALS, : n + SPECIALS] = visibility(view.mask, word[row, :n], fixed, weight, own, pool)
+        return out
 
     def padded(self, stretch: Stretch) -> tuple[np.ndarray, np.ndarray]:
         """[B, L] ids and [B, L] words counted from 0 in each row, -1 behind its end."""
@@ -158,10 +203,12 @@ class Collator:
         clean, filled = (self.framed(ids[rows], lengths) for ids in (clean, filled))
         hidden = np.pad(hidden[rows], ((0, 0), (1, 1)))
         ordinary = ~self.special[clean] & (np.arange(clean.shape[1]) <= lengths[:, None])
-        predicted = {"hidden": hidden, "all": ordinary, "none": np.zeros_like(hidden)}[view.predict]
+        asked = {"hidden": hidden, "all": ordinary, "replaced": ordinary, "none": np.zeros_like(hidden)}
+        predicted = asked[view.predict]
         places = np.flatnonzero(predicted)
         labels = clean.reshape(-1)[places]
-        return ViewBatch(*map(torch.from_numpy, (rows, filled, clean, lengths + SPECIALS, hidden, places, labels)))
+        arrays = (rows, filled, clean, lengths + SPECIALS, hidden, places, labels)
+        return ViewBatch(*map(torch.from_numpy, arrays))
 
     def framed(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """[b, L] → [b, L + 2] with [CLS] before and [SEP] behind each text."""

@@ -80,11 +80,15 @@ class VocabularyHead(nn.Module):
         self.register_buffer("pieces", pieces, persistent=False)
         self.register_buffer("place", torch.zeros_like(everything).scatter(0, pieces, torch.arange(len(pieces))), False)
 
-    def loss(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """[n, d] states, [n] pieces of the corpus → summed cross-entropy, pieces guessed right."""
-        hidden = self.transform(states)
+    def loss(self, states: Tensor, labels: Tensor, plain: bool = False) -> tuple[Tensor, Tensor]:
+        """[n, d] states, [n] pieces of the corpus → summed cross-entropy, pieces guessed right.
+
+        Args:
+            plain: states meet the embedding matrix as they are, without transform and bias.
+        """
+        hidden = states if plain else self.transform(states)
         weight: Tensor = self.tied[0].weight
-        bias: Tensor = self.bias
+        bias: Tensor = torch.zeros_like(self.bias) if plain else self.bias
         if len(self.pieces) < len(self.place):
             weight, bias, labels = weight[self.pieces], bias[self.pieces], self.place[labels]
         outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, bias, labels)  # type: ignore[no-untyped-call]
@@ -94,3 +98,21 @@ class VocabularyHead(nn.Module):
         """[..., d] → [..., V], where all of them are really wanted."""
         scores: Tensor = nn.functional.linear(self.transform(states), self.tied[0].weight, self.bias)
         return scores
+
+
+class ReplacementHead(nn.Module):
+    """Whether a piece was replaced: dense, activation, one logit (ELECTRA, section 2; SimLM's Enc-Dec RTD)."""
+
+    def __init__(self, config: Any):
+        super().__init__()
+        from transformers.activations import ACT2FN
+
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACT2FN[config.hidden_act]
+        self.out = nn.Linear(config.hidden_size, 1)
+
+    def loss(self, states: Tensor, replaced: Tensor) -> tuple[Tensor, Tensor]:
+        """[n, d] states, [n] bool → summed binary cross-entropy, pieces judged right."""
+        logits = self.out(self.activation(self.dense(states)))[:, 0].float()
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, replaced.float(), reduction="sum")
+        return loss, ((logits > 0) == replaced).sum()

@@ -8,6 +8,7 @@ import torch
 from stages.artifacts.checkpoints import load_encoder, load_heads, load_vocabulary
 from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
+from stages.bottleneck.generator import made
 from stages.bottleneck.recipe import Recipe, load_recipe
 from stages.bottleneck.texts import Corpus, read_corpus
 from stages.bottleneck.views import Collator, Draws, MicroBatch
@@ -34,12 +35,17 @@ def collated(world: World, recipe: Recipe, step: int = 0, longest: int = 32) -> 
     return Collator(recipe, everything, load_vocabulary(world.backbone), longest)(rows, Draws(1, step, len(rows), rows))
 
 
-def model(world: World, recipe: Recipe, seed: int = 0, pieces: torch.Tensor | None = None) -> Autoencoder:
+def model(
+    world: World, recipe: Recipe, seed: int = 0, pieces: torch.Tensor | None = None, who: Processes = ALONE
+) -> Autoencoder:
     """The recipe's model on the small backbone."""
+    encoder = load_encoder(world.backbone)
+    torch.manual_seed(0)  # the generator is an input, like the backbone: the same whatever the seed
+    generator = made(recipe.generator, encoder.config).eval() if recipe.generator else None
     torch.manual_seed(seed)
     wanted = any(spec.network == "vector" for spec in recipe.decoders.values())
     teacher = load_encoder(world.backbone).eval() if wanted else None
-    return Autoencoder(recipe, load_encoder(world.backbone), load_heads(world.backbone), teacher, pieces)
+    return Autoencoder(recipe, encoder, load_heads(world.backbone), teacher, pieces, generator, who)
 
 
 def batches(world: World, recipe: Recipe, batch: int = 16, pieces: int = 512, who: Processes = ALONE) -> Batches:

@@ -115,6 +115,14 @@ def test_without_noise_salience_takes_the_largest() -> None:
     assert frequencies(mask, np.array([0.0, 3.0, 1.0, 2.0, -1.0])).tolist() == [0, 1, 0, 1, 0]
 
 
+def test_salience_rounds_its_budget_down_as_algorithm_1_says() -> None:
+    sizes = np.ones((1, 7), dtype=int)
+    words = Words(sizes, noise(0, sizes.shape), np.arange(7.0)[None])
+    assert draw(Mask("salient", 0.5, by="w"), words).sum() == 3
+    assert draw(Mask("random", 0.5), words).sum() == 4
+    assert budget(np.ones((1, 10), dtype=int), 0.7, down=True).tolist() == [7]  # 0.7 · 10 is a little above 7, or below
+
+
 @pytest.mark.parametrize(("pieces", "expected"), [(10, 3), (5, 2), (1, 1), (0, 0), (15, 4)])
 def test_budget_rounds_half_to_even_and_is_at_least_one(pieces: int, expected: int) -> None:
     assert budget(np.array([[pieces]]), 0.3).tolist() == [expected]

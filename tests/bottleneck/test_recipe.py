@@ -65,6 +65,15 @@ ENCODER = "encoder: {passage: {mask: {random: 0.3}}}\n"
         (ENCODER + "decoders: {a: {layers: 0}}", "decoders.a.layers: 0 should be a whole number > 0"),
         (ENCODER + "decoders: {a: {text: next, mask: complement}}", "complement needs the text that the encoder sees"),
         ("[1, 2]", "is not a mapping"),
+        ("encoder: {passage: {fill: generator}}", "encoder.passage.fill: generator needs a section `generator:`"),
+        ("generator: {train: never}", "generator.train: 'never' is none of frozen, joint"),
+        ("generator: {step: 5}", "generator: unknown key 'step'; did you mean 'steps'?"),
+        ("generator: {steps: -1}", "generator.steps: -1 should be a whole number ≥ 0"),
+        ("generator: {ratio: 1}", "generator.ratio: 1 should be between 0 and 1"),
+        (ENCODER + "decoders: {a: {network: contrastive}}", "decoders.a.beside: '' is none of passage"),
+        (ENCODER + "decoders: {a: {network: enhanced, layers: 1}}", "decoders.a: enhanced needs `predict: all`"),
+        (ENCODER + "decoders: {a: {share: s}, b: {share: s, layers: 3}}", "a.share: .* one network differ in layers"),
+        (ENCODER + "decoders: {a: {}, b: {share: a, init: last}}", "b.share: .* one network differ in init"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_it(tmp_path: Path, text: str, line: str) -> None:

@@ -43,13 +43,18 @@ class Bidirectional(Network):
 
     def states(self, reading: Reading, target: Target) -> Tensor:
         """[b, L, d] of the last layer."""
-        embedded = self.encoder.transformer.embeddings(input_ids=target.ids)  # type: ignore[operator]
+        embedded = self.embedded(reading, target)
         slot = self.bottleneck(reading.vector).to(embedded.dtype)
         states = torch.cat([slot[:, None], embedded[:, 1:]], 1)
         mask = visible(target.lengths, states.shape[1])
         for layer in self.layers:
             states = layer(states, mask)
         return states
+
+    def embedded(self, reading: Reading, target: Target) -> Tensor:
+        """[b, L, d] what stands behind the vector: the embedding layer's output, positions and norm included."""
+        embedded: Tensor = self.encoder.transformer.embeddings(input_ids=target.ids)  # type: ignore[operator]
+        return embedded
 
     def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
         return self.rebuild(self.states(reading, target), target)

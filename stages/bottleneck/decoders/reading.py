@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from stages.artifacts.checkpoints import TextEncoder
 from stages.artifacts.refusal import Refusal
-from stages.bottleneck.vocabulary import VocabularyHead
+from stages.bottleneck.vocabulary import ReplacementHead, VocabularyHead
+from stages.training.processes import Processes
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
@@ -22,11 +23,23 @@ class Surroundings:
         encoder: its embeddings, its last layers, its shape.
         head: from states to pieces.
         teacher: the backbone as it was, frozen, where a decoder wants its vectors.
+        detector: from states to whether a piece was replaced, where a view asks that.
+        processes: the peers that hold the rest of the batch.
     """
 
     encoder: TextEncoder
     head: VocabularyHead
     teacher: TextEncoder | None = None
+    detector: ReplacementHead | None = None
+    processes: Processes | None = None
+
+    def rebuild(self, states: Tensor, view: "Target", predict: str) -> tuple[Tensor, Tensor]:
+        """[b, L, d] states → summed loss and hits at the places to predict."""
+        chosen = states.reshape(-1, states.shape[-1])[view.places]
+        if predict != "replaced":
+            return self.head.loss(chosen, view.labels)
+        assert self.detector is not None, "the autoencoder makes a detector where a view asks for it"
+        return self.detector.loss(chosen, view.ids.reshape(-1)[view.places] != view.labels)
 
 
 @dataclass
@@ -38,6 +51,7 @@ class Reading:
         states: [b, L, d] of the last layer and ``middle`` of half the depth; only designs that say so may look.
         lengths: [b] pieces of the encoder's view, specials included.
         clean: [b, L] the encoder's text before masking.
+        beside: [b, d] the vector of another encoder view of the same passages, where the recipe names one.
     """
 
     vector: Tensor
@@ -45,6 +59,7 @@ class Reading:
     middle: Tensor | None
     lengths: Tensor
     clean: Tensor
+    beside: Tensor | None = None
 
 
 class Target(Protocol):
@@ -56,6 +71,8 @@ class Target(Protocol):
     hidden: Tensor
     places: Tensor
     labels: Tensor
+    documents: Tensor
+    visible: Tensor | None
 
 
 class Network(nn.Module):
@@ -65,15 +82,20 @@ class Network(nn.Module):
         per: what the loss is a sum over: ``pieces`` or ``texts``.
         middle: whether it reads the encoder's middle layer.
         teacher: whether it reads the frozen backbone.
+        rows: whether its view's mask is drawn for every row of a visibility matrix.
+        compares: whether it needs the vector of a second encoder view.
     """
 
     per = "pieces"
     middle = False
     teacher = False
+    rows = False
+    compares = False
 
     def __init__(self, spec: "Decoder", surroundings: Surroundings):
         super().__init__()
         self.around = (surroundings,)  # in a tuple: shared modules are not this one's parameters
+        self.predict = spec.predict
 
     @property
     def encoder(self) -> TextEncoder:
@@ -86,7 +108,7 @@ class Network(nn.Module):
 
     def rebuild(self, states: Tensor, target: Target) -> tuple[Tensor, Tensor]:
         """[b, L, d] states → loss and hits at the places to predict."""
-        return self.around[0].head.loss(states.reshape(-1, states.shape[-1])[target.places], target.labels)
+        return self.around[0].rebuild(states, target, self.predict)
 
 
 def options(spec: "Decoder", **defaults: Any) -> dict[str, Any]:
