@@ -13,7 +13,7 @@ from stages.artifacts.ragged import read_ragged
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Tokens
 from stages.ranking.crossencoder import Batches, Pairs, Reranker, load_crossencoder, save_crossencoder
-from stages.ranking.groups import Inputs, Rules, read_groups
+from stages.ranking.groups import Inputs, Rules, read_groups, with_prior
 from stages.ranking.pieces import tokenised
 from stages.ranking.sampling import Sampler, told
 from stages.training.curves import Curves
@@ -43,6 +43,9 @@ def reranker(
     draw: Annotated[
         Literal["sample", "rotate"], typer.Option(help="Negatives of an epoch: drawn anew, or round robin.")
     ] = "sample",
+    prior: Annotated[
+        float, typer.Option(min=0.0, help="Weight of the run's own scores beside the logit; 0: the logit alone.")
+    ] = 0.0,
     fill: Annotated[bool, typer.Option(help="Fill groups that lack negatives with random passages.")] = True,
     fraction: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the training queries used.")] = 1.0,
     learning_rate: Annotated[float, typer.Option(min=0.0, help="Peak learning rate.")] = 5e-5,
@@ -60,13 +63,15 @@ def reranker(
     settings = {name: value for name, value in locals().items() if not isinstance(value, Path)}
     processes = join()
     inputs = Inputs(tokens, queries, qrels, passages, negatives)
-    asking, _, groups = read_groups(inputs, Rules(first, depth, margin), seed, fraction)
+    asking, ids, groups = read_groups(inputs, Rules(first, depth, margin), seed, fraction)
+    groups = with_prior(groups, negatives, asking, ids) if prior else groups
     sampler = Sampler(groups, batch, group, seed, draw, fill)
     sampler.refuse(str(negatives), processes.world)
     tokenizer, vocabulary = load_tokenizer(encoder), load_vocabulary(encoder)
     asked_pieces = tokenised(asking.texts, tokenizer)
     pairs = Pairs(asked_pieces, read_ragged(Tokens, tokens, "pieces"), vocabulary, longest, longest_query)
     model = load_crossencoder(encoder, dropout, seed)
+    model.config.prior = prior
     steps = steps or max(1, math.ceil(epochs * len(groups) / batch))
     plan = Plan(
         steps,

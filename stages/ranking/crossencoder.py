@@ -40,6 +40,11 @@ class CrossEncoder(nn.Module):
         """The classifier's configuration."""
         return self.classifier.config
 
+    @property
+    def prior(self) -> float:
+        """The weight of a retriever's score beside the logit; 0 where the logit is all."""
+        return float(getattr(self.config, "prior", 0.0))
+
     def forward(self, pairs: Padded) -> Tensor:
         """[B] float32 scores."""
         real = torch.arange(pairs.ids.shape[1], device=pairs.ids.device) < pairs.lengths[:, None]
@@ -141,15 +146,18 @@ class Batch:
     Attributes:
         pairs: the pairs in chunks of like length.
         places: [N, n] where each group's pairs stand among the chunks' rows, the positive first.
+        prior: [N, n] what a retriever thinks of the pairs; zeros where nobody was asked.
     """
 
     pairs: list[Padded]
     places: Tensor
+    prior: Tensor
     counts: dict[str, int]
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        return Batch([pairs.to(device) for pairs in self.pairs], self.places.to(device), self.counts)
+        pairs = [some.to(device) for some in self.pairs]
+        return Batch(pairs, self.places.to(device), self.prior.to(device), self.counts)
 
 
 @dataclass(frozen=True)
@@ -176,9 +184,12 @@ class Batches:
         n = passages.shape[1]
         lengths = self.pairs.lengths(np.repeat(queries, n), passages.ravel()).reshape(-1, n)
         rows = chunks(lengths.max(1), max(1, self.budget // n))
-        return [self._batch(queries[part], passages[part]) for part in rows]
+        prior = np.zeros(passages.shape, np.float32) if drawn.teacher is None else drawn.teacher[mine]
+        # what fills a gap has no score: it is as bad as the worst of its group
+        prior = np.where(np.isnan(prior), np.nanmin(prior, axis=1, keepdims=True), prior)
+        return [self._batch(queries[part], passages[part], prior[part]) for part in rows]
 
-    def _batch(self, queries: np.ndarray, passages: np.ndarray) -> Batch:
+    def _batch(self, queries: np.ndarray, passages: np.ndarray, prior: np.ndarray) -> Batch:
         owners, rows = np.repeat(queries, passages.shape[1]), passages.ravel()
         lengths = self.pairs.lengths(owners, rows)
         parts = chunks(lengths, self.chunk)
@@ -186,11 +197,15 @@ class Batches:
         places[np.concatenate(parts)] = np.arange(len(rows))
         pairs = [self.pairs.padded(owners[part], rows[part]) for part in parts]
         counts = {"queries": len(queries), "tokens": int(lengths.sum())}
-        return Batch(pairs, torch.from_numpy(places.reshape(passages.shape)), counts)
+        return Batch(pairs, torch.from_numpy(places.reshape(passages.shape)), torch.from_numpy(prior), counts)
 
 
 class Reranker(nn.Module):
-    """A cross-encoder in training: the positive is to be chosen from its group."""
+    """A cross-encoder in training: the positive is to be chosen from its group.
+
+    With a prior (a retriever's scores, times a weight that the model's configuration keeps) the logit is a
+    correction: what the retriever knows already need not be learned again.
+    """
 
     def __init__(self, model: CrossEncoder):
         super().__init__()
@@ -199,6 +214,7 @@ class Reranker(nn.Module):
     def forward(self, batch: Batch, totals: dict[str, int]) -> tuple[Tensor, Observed]:
         """This micro-batch's share of the mean loss over queries."""
         scores = torch.cat([self.model(pairs) for pairs in batch.pairs])[batch.places]
+        scores = scores + self.model.prior * batch.prior
         right = (scores.argmax(1) == 0).float().sum()
         return listwise(scores) / totals["queries"], {
             "first in its group": (right, torch.tensor(float(len(scores)))),

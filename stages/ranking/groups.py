@@ -175,6 +175,25 @@ def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array)
     return replace(groups, negatives=negatives, teacher=(positive, negative[scored]), counts=groups.counts | counts)
 
 
+def with_prior(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array) -> Groups:
+    """The groups with the run's own scores where a teacher's would be.
+
+    A positive that the run has not found gets the lowest score that the run gave to a passage of its query.
+    """
+    group_of = np.full(len(queries), -1, dtype=np.int64)
+    group_of[groups.queries] = np.arange(len(groups))
+    owner, row, _, score = _candidates(run, queries, ids, group_of, None)
+    lowest = np.full(len(groups), np.inf, dtype=np.float32)
+    np.minimum.at(lowest, owner, score)
+    order = np.argsort(owner * len(ids) + row)
+    keys = (owner * len(ids) + row)[order]
+    positive, negative = (
+        _looked_up(_keys(rows, len(ids)), keys, score[order]) for rows in (groups.positives, groups.negatives)
+    )
+    floor = np.where(np.isfinite(lowest), lowest, 0.0)[np.repeat(np.arange(len(groups)), groups.positives.lengths)]
+    return replace(groups, teacher=(np.where(np.isnan(positive), floor, positive).astype(np.float32), negative))
+
+
 def is_positive(groups: Groups, owner: np.ndarray, row: np.ndarray, by_text: bool = False) -> np.ndarray:
     """[n] bool: whether passage ``row`` is a positive of group ``owner``, by id or by normalised text."""
     positives = groups.positives
