@@ -13,6 +13,7 @@ from stages.artifacts.checkpoints import (
     WEIGHTS,
     TextEncoder,
     load_encoder,
+    load_heads,
     load_vocabulary,
     save_encoder,
 )
@@ -59,7 +60,8 @@ def backbone(
     folder = found(name, revision)
     load_vocabulary(folder)
     encoder = load_encoder(folder)
-    save_encoder(encoder, folder, out, language_model_head(folder))
+    # the heads of a model that was pre-trained here go with it, so that pre-training can go on with another corpus
+    save_encoder(encoder, folder, out, language_model_head(folder) | load_heads(folder))
 
 
 def found(name: str, revision: str | None) -> Path:
