@@ -16,6 +16,8 @@ from stages.artifacts.documents import read_json
 from stages.artifacts.files import remove
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash
+from stages.backbone import backbone
+from stages.bottleneck.autoencoder import Autoencoder
 from stages.pretraining import pretrain, the_generator
 from stages.training.loop import Plan
 from tests.bottleneck.build import ALONE, RECIPES, batches, named
@@ -93,6 +95,17 @@ def test_a_trained_generator_is_not_trained_again_when_its_run_goes_on(world: Wo
     pairs = zip(first.state_dict().items(), again.state_dict().values(), strict=True)
     assert all(torch.equal(one, other) for (_, one), other in pairs)
     assert not torch.equal(first.head.bias, fresh.head.bias)  # type: ignore[arg-type]
+
+
+def test_a_second_corpus_goes_on_with_encoder_and_heads(world: World, tmp_path: Path) -> None:
+    run(world, tmp_path / "general")
+    backbone(str(tmp_path / "general" / "encoder"), tmp_path / "start")
+    assert content_hash(tmp_path / "start" / "heads.safetensors") == content_hash(
+        tmp_path / "general" / "encoder" / "heads.safetensors"
+    )
+    recipe = named("master")
+    net = Autoencoder(recipe, load_encoder(tmp_path / "start"), load_heads(tmp_path / "start"))
+    assert not net.new  # nothing of the second step is random
 
 
 def test_an_empty_recipe_passes_the_backbone_through(world: World, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def hide(scores: np.ndarray, sizes: np.ndarray, pieces: np.ndarray) -> np.ndarra
     used = np.cumsum(ranked & SIZE, axis=1)
     first = (used <= pieces[:, None]).sum(1)  # words before the first that would exceed the budget
     before, some = np.maximum(first - 1, 0)[:, None], (first > 0)[:, None]
-    taken = (keys <= np.take_along_axis(ranked, before, 1)) & some & (sizes > 0)
+    taken: np.ndarray = (keys <= np.take_along_axis(ranked, before, 1)) & some & (sizes > 0)
     left = pieces - np.where(some, np.take_along_axis(used, before, 1), 0)[:, 0]
     open_, columns = np.flatnonzero(left > 0), np.arange(sizes.shape[1])
     while len(open_):  # few rows, few rounds: what is left of a budget is smaller than a word
@@ -102,8 +102,9 @@ def _keys(scores: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     bits = (scores.astype(np.float32, copy=False) + np.float32(0)).view(np.int32)  # + 0 makes one zero of two
     rising = bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))  # integers in the order of the floats
     low = np.arange(sizes.shape[1], dtype=np.int64) << SIZE_BITS | sizes
-    keys = np.left_shift(~rising, SHIFT, dtype=np.int64) | low
-    return np.where(sizes > 0, keys, np.iinfo(np.int64).max ^ SIZE)
+    keys: np.ndarray = np.left_shift(~rising, SHIFT, dtype=np.int64) | low
+    keys[sizes <= 0] = np.iinfo(np.int64).max ^ SIZE
+    return keys
 
 
 def random(mask: Mask, words: Words) -> np.ndarray:

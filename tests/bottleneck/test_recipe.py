@@ -1,5 +1,6 @@
 """Recipes: all of them load; what is wrong with one is said with the path of keys to it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,31 @@ def test_an_empty_recipe_is_no_pre_training(tmp_path: Path) -> None:
 def test_weight_zero_leaves_a_decoder_out(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("encoder: {passage: {}}\ndecoders: {a: {weight: 0}, b: {mask: all}}\n")
     assert list(load_recipe(tmp_path / "r.yaml").decoders) == ["b"]
+
+
+def lines() -> list[tuple[str, str]]:
+    """Every override of a recipe's number that the documentation shows: file and pattern."""
+    text = (RECIPES[0].parents[2] / "docs" / "recipes.md").read_text() + (
+        RECIPES[0].parents[2] / "README.md"
+    ).read_text()
+    found = re.findall(r"-S '?(stages/recipes/[\w-]+\.yaml):([^\s'`]+)", text)
+    return [(file, pattern.split(",")[0]) for file, pattern in found if "path.to" not in pattern]
+
+
+@pytest.mark.parametrize(("file", "pattern"), lines())
+def test_documented_overrides_are_possible(tmp_path: Path, file: str, pattern: str) -> None:
+    from dvc.utils.hydra import apply_overrides
+
+    path = tmp_path / "r.yaml"
+    path.write_text((RECIPES[0].parents[2] / file).read_text())
+    before = load_recipe(path)
+    apply_overrides(str(path), [pattern])
+    assert load_recipe(path) != before
+
+
+def test_every_recipe_is_documented() -> None:
+    headings = re.findall(r"^## (.*)$", (RECIPES[0].parents[2] / "docs" / "recipes.md").read_text(), re.MULTILINE)
+    assert {path.stem for path in RECIPES} <= {name for heading in headings for name in heading.split(", ")}
 
 
 ENCODER = "encoder: {passage: {mask: {random: 0.3}}}\n"
