@@ -62,14 +62,9 @@ def backbone(
         return
     folder = found(name, revision)
     load_vocabulary(folder)
-<<<<<<< HEAD
     encoder = load_encoder(folder, dropout=None)
-    save_encoder(encoder, folder, out, language_model_head(folder))
-=======
-    encoder = load_encoder(folder)
     # the heads of a model that was pre-trained here go with it, so that pre-training can go on with another corpus
     save_encoder(encoder, folder, out, language_model_head(folder) | load_heads(folder))
->>>>>>> recipes
 
 
 def found(name: str, revision: str | None) -> Path:

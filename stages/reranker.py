@@ -44,7 +44,7 @@ def reranker(
         Literal["sample", "rotate"], typer.Option(help="Negatives of an epoch: drawn anew, or round robin.")
     ] = "sample",
     prior: Annotated[
-        float, typer.Option(min=0.0, help="Weight of the run's own scores beside the logit; 0: the logit alone.")
+        float, typer.Option(min=0.0, help="Weight of the run's own score beside the logit, as in rescore.")
     ] = 0.0,
     fill: Annotated[bool, typer.Option(help="Fill groups that lack negatives with random passages.")] = True,
     fraction: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the training queries used.")] = 1.0,
@@ -71,7 +71,6 @@ def reranker(
     asked_pieces = tokenised(asking.texts, tokenizer)
     pairs = Pairs(asked_pieces, read_ragged(Tokens, tokens, "pieces"), vocabulary, longest, longest_query)
     model = load_crossencoder(encoder, dropout, seed)
-    model.config.prior = prior
     steps = steps or max(1, math.ceil(epochs * len(groups) / batch))
     plan = Plan(
         steps,
@@ -85,7 +84,7 @@ def reranker(
     state = scratch("reranker", settings, [encoder, *inputs.paths])
     batches = Batches(sampler, pairs, budget, budget, processes)
     shown = Curves(curves if processes.first else None)
-    report = train(Reranker(model), batches, plan, processes, state, shown, what="reranker")
+    report = train(Reranker(model, prior), batches, plan, processes, state, shown, what="reranker")
     if processes.first:
         save_crossencoder(model, encoder, out)
         write_json(metrics, told(sampler, report))

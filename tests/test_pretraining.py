@@ -131,8 +131,9 @@ import sys
 from pathlib import Path
 from stages.pretraining import pretrain
 recipe, world, out = map(Path, sys.argv[1:4])
-pretrain(recipe, world / "passages.parquet", world / "tokens.parquet", world / "backbone", out / "encoder", out / "m.json",
-         keywords=world / "keywords.parquet", doc2query=world / "tokens.parquet", continuations=world / "tokens.parquet",
+tokens = world / "tokens.parquet"
+pretrain(recipe, world / "passages.parquet", tokens, world / "backbone", out / "encoder", out / "m.json",
+         keywords=world / "keywords.parquet", doc2query=tokens, continuations=tokens,
          steps=80, batch=16, longest=32, precision="fp32", checkpoint=0.0)
 """
 

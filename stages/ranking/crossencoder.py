@@ -40,11 +40,6 @@ class CrossEncoder(nn.Module):
         """The classifier's configuration."""
         return self.classifier.config
 
-    @property
-    def prior(self) -> float:
-        """The weight of a retriever's score beside the logit; 0 where the logit is all."""
-        return float(getattr(self.config, "prior", 0.0))
-
     def forward(self, pairs: Padded) -> Tensor:
         """[B] float32 scores."""
         real = torch.arange(pairs.ids.shape[1], device=pairs.ids.device) < pairs.lengths[:, None]
@@ -203,18 +198,18 @@ class Batches:
 class Reranker(nn.Module):
     """A cross-encoder in training: the positive is to be chosen from its group.
 
-    With a prior (a retriever's scores, times a weight that the model's configuration keeps) the logit is a
-    correction: what the retriever knows already need not be learned again.
+    With a ``prior``, the weight of the retriever's own scores beside the logit, the logit is a correction: what
+    the retriever knows already need not be learned again.
     """
 
-    def __init__(self, model: CrossEncoder):
+    def __init__(self, model: CrossEncoder, prior: float = 0.0):
         super().__init__()
-        self.model = model
+        self.model, self.prior = model, prior
 
     def forward(self, batch: Batch, totals: dict[str, int]) -> tuple[Tensor, Observed]:
         """This micro-batch's share of the mean loss over queries."""
         scores = torch.cat([self.model(pairs) for pairs in batch.pairs])[batch.places]
-        scores = scores + self.model.prior * batch.prior
+        scores = scores + self.prior * batch.prior
         right = (scores.argmax(1) == 0).float().sum()
         return listwise(scores) / totals["queries"], {
             "first in its group": (right, torch.tensor(float(len(scores)))),

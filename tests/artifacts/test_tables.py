@@ -41,9 +41,13 @@ def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
 
 
 def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), Texts.writer(tmp_path / "texts.parquet") as writer:
-        writer.write(rows(5))
-        raise RuntimeError
+    def interrupted() -> None:
+        with Texts.writer(tmp_path / "texts.parquet") as writer:
+            writer.write(rows(5))
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        interrupted()
     assert list(tmp_path.iterdir()) == []
 
 
