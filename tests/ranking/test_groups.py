@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Qrels, Queries, Run, Tokens
 from stages.ranking.biencoder import allowed
-from stages.ranking.groups import Groups, Inputs, Rules, read_groups
+from stages.ranking.groups import Groups, Inputs, Rules, read_groups, with_prior
 from stages.ranking.runs import ordered
 from stages.ranking.sampling import Draw, Sampler
 
@@ -187,6 +187,25 @@ def test_a_teacher_must_know_every_positive_and_what_it_does_not_score_is_droppe
     Run.write(tmp_path / "teacher", ordered([q for q, _ in kept], [p for _, p in kept], [0.0] * len(kept)))
     with pytest.raises(Refusal, match=f"no score for query {scored[lacking][0]} and its positive {scored[lacking][1]}"):
         read_groups(taught, Rules(), 0, 1.0)
+
+
+def test_a_prior_is_the_runs_own_score_and_its_lowest_for_a_positive_it_lacks(tmp_path: Path) -> None:
+    inputs = write(tmp_path, 6)
+    assert inputs.negatives is not None
+    asking, ids, plain = read_groups(inputs, Rules(), 0, 1.0)
+    groups = with_prior(plain, inputs.negatives, asking, ids)
+    assert groups.teacher is not None
+    rows = Run.read(inputs.negatives).to_pylist()
+    value = {(row["query_id"], row["passage_id"]): row["score"] for row in rows}
+    lowest = {row["query_id"]: row["score"] for row in rows}  # ranks ascend: the last one stays
+    lacked = 0
+    for positives, scores in ((True, groups.teacher[0]), (False, groups.teacher[1])):
+        for (query, passage), score in zip(_pairs(groups, positives), scores, strict=True):
+            name, pair = asking.ids[query].as_py(), (asking.ids[query].as_py(), ids[passage].as_py())
+            lacked += pair not in value
+            assert score == value.get(pair, lowest[name])
+    assert lacked > 0
+    np.testing.assert_array_equal(groups.negatives.values, plain.negatives.values)
 
 
 def test_unknown_ids_and_absent_splits_are_refused_by_file_and_row(tmp_path: Path) -> None:
