@@ -61,7 +61,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     params = tiny(yaml.safe_load((folder / "params.yaml").read_text()))
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     write_package(folder.parent / "packages")
-    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    who = ["-c", "user.name=tests", "-c", "user.email=tests@localhost"]
+    for words_ in (["init", "--quiet"], ["add", "."], [*who, "commit", "--quiet", "--message", "a clone"]):
+        subprocess.run(["git", *words_], cwd=folder, check=True)
     return folder
 
 
