@@ -83,9 +83,11 @@ def hide(scores: np.ndarray, sizes: np.ndarray, pieces: np.ndarray) -> np.ndarra
     left = pieces - np.where(some, np.take_along_axis(used, before, 1), 0)[:, 0]
     open_, columns = np.flatnonzero(left > 0), np.arange(sizes.shape[1])
     while len(open_):  # few rows, few rounds: what is left of a budget is smaller than a word
-        size = ranked[open_] & SIZE
-        fits = (columns >= first[open_, None]) & (size > 0) & (size <= left[open_, None])
-        open_, place = open_[fits.any(1)], fits.argmax(1)[fits.any(1)]
+        size = (ranked[open_] & SIZE).astype(np.int16)
+        fits = (columns >= first[open_, None]) & (size > 0) & (size <= left[open_, None].astype(np.int16))
+        place = fits.argmax(1)
+        found = fits[np.arange(len(open_)), place]
+        open_, place = open_[found], place[found]
         key = ranked[open_, place]
         taken[open_, (key >> SIZE_BITS) & INDEX] = True
         left[open_] -= key & SIZE

@@ -326,6 +326,22 @@ def test_rates_are_those_of_the_recipe(world: World, name: str) -> None:
             assert view.mask.ratio - 0.07 < hidden / ordinary < view.mask.ratio + 0.03
 
 
+@pytest.mark.parametrize("name", TRAINED)
+def test_losses_in_bf16_are_those_in_fp32_but_for_rounding(world: World, name: str) -> None:
+    recipe = named(name)
+    net, batch = model(world, recipe).eval(), collated(world, recipe)
+    with torch.no_grad():
+        exact = net(batch, batch.counts)[1]
+    with torch.autocast("cpu", torch.bfloat16):
+        share, rounded = net(batch, batch.counts)
+    share.backward()
+    assert all(value.grad is None or value.grad.isfinite().all() for value in net.parameters())
+    for key in (key for key in exact if key.endswith("/loss") and key != "contrast/loss"):
+        assert rounded[key][0].item() == pytest.approx(exact[key][0].item(), rel=0.02, abs=0.5)
+    if "contrast/loss" in exact:  # differences of large products: the vectors' own rounding shows
+        assert rounded["contrast/loss"][0].isfinite()
+
+
 def test_a_reading_is_cut_with_all_its_parts(world: World) -> None:
     recipe = named("cocondenser")
     net, batch = model(world, recipe).eval(), collated(world, recipe)

@@ -35,7 +35,8 @@ class Contrastive(Network):
 def contrast(spans: Tensor, documents: Tensor) -> Tensor:
     """[n, 2, d] pairs of spans, [n] the documents that they are of → [n] losses."""
     flat, document = spans.flatten(0, 1), documents.repeat_interleave(2)
-    logits = flat @ flat.T
+    with torch.autocast(flat.device.type, enabled=False):  # products are large, and bf16 has three digits
+        logits = flat @ flat.T
     columns = torch.arange(len(flat), device=flat.device)
     sibling = columns ^ 1
     own = document[:, None] == document
