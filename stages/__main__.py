@@ -25,6 +25,7 @@ CHAPTERS = {
     "evaluate": ("evaluation", "Run and qrels → measures with intervals, and per-query values."),
     "compare": ("comparison", "Per-query values of every row → paired tests."),
     "table": ("comparison", "Print what every stage was worth."),
+    "report": ("report", "Metrics, curves and runs → one page to look at."),
 }
 
 

@@ -1,6 +1,5 @@
 """Per-query values of every row → paired tests, and the table of what every stage was worth."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +11,7 @@ from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Values
 from stages.measuring.significance import holm, paired_p
-
-BASELINE = "bm25"
-CHAIN = ("bm25", "backbone", "encoder", "retriever1", "retriever2", "reranker", "retriever")
-COLUMNS = ("RR@10", "nDCG@10", "R@50", "R@100", "R@1000")
-LEVEL = 0.05
+from stages.measuring.standing import BASELINE, LEVEL, Marks, columns_of, read_rows
 
 
 def compare(
@@ -82,7 +77,7 @@ def table(
     significance: Annotated[Path, typer.Argument(help="JSON that compare wrote")],
 ) -> None:
     """Print what every stage was worth."""
-    rows = _rows(metrics)
+    rows = read_rows(metrics)
     tests = read_json(significance)
     lines = [_head(next(iter(rows.values())))]
     for place, (name, row) in enumerate(rows.items()):
@@ -91,49 +86,13 @@ def table(
     typer.echo("\n".join([*lines, "", *_legend(rows)]))
 
 
-@dataclass(frozen=True)
-class Marks:
-    """What the tests of one row say, in two characters a measure."""
-
-    tests: dict[str, Any]
-    previous: str
-
-    def of(self, measure: str) -> str:
-        """``+`` or ``-`` against bm25, then ``^`` or ``v`` against the row above; a space where chance may do."""
-        return self._against(measure, BASELINE, "+-") + self._against(measure, self.previous, "^v")
-
-    def _against(self, measure: str, other: str, signs: str) -> str:
-        test = self.tests.get(measure, {}).get(other)
-        if test is None or test["holm"] >= LEVEL:
-            return " "
-        return signs[test["difference"] < 0]
-
-
-def _rows(folder: Path) -> dict[str, Any]:
-    """The evaluations in a folder by name, in the order of the chain, strangers behind. Raises `Refusal`: none."""
-    places = {name: place for place, name in enumerate(CHAIN)}
-    paths = sorted(folder.glob("*.json"), key=lambda path: (places.get(path.stem, len(CHAIN)), path.stem))
-    rows = {path.stem: read_json(path) for path in paths}
-    if not rows:
-        raise Refusal(f"{folder}: no evaluations")
-    measures = _columns(next(iter(rows.values())))
-    for path in paths:
-        if not {"queries", "split", "depth", "RR@10", *measures} <= set(rows[path.stem]):
-            raise Refusal(f"{path}: not an evaluation with the measures {', '.join(measures or COLUMNS)}")
-    return rows
-
-
-def _columns(row: dict[str, Any]) -> list[str]:
-    return [measure for measure in COLUMNS if measure in row]
-
-
 def _head(row: dict[str, Any]) -> str:
-    first, *others = _columns(row)
+    first, *others = columns_of(row)
     return f"{'':12}{first + ' [95 %]':26}" + "".join(f"{measure:10}" for measure in others).rstrip()
 
 
 def _line(name: str, row: dict[str, Any], marks: Marks) -> str:
-    first, *others = _columns(row)
+    first, *others = columns_of(row)
     interval = f"[{row[first]['low']:.3f}, {row[first]['high']:.3f}]"
     cells = [f"{row[measure]['mean']:.3f} {marks.of(measure)}  " for measure in others]
     return f"{name:11} {row[first]['mean']:.3f} {interval} {marks.of(first)}  {''.join(cells)}".rstrip()
@@ -146,7 +105,7 @@ def _legend(rows: dict[str, Any]) -> list[str]:
         f"+ or - better or worse than {BASELINE}; ^ or v better or worse than the row above:",
         f"paired randomisation test, p < {LEVEL} after Holm's correction.",
     ]
-    deepest = max(int(measure.partition("@")[2]) for measure in _columns(one))
+    deepest = max(int(measure.partition("@")[2]) for measure in columns_of(one))
     shallow = [f"{name} {row['depth']}" for name, row in rows.items() if row["depth"] < deepest]
     if shallow:
         lines.append(f"Passages ranked a query, where fewer than {deepest}: {', '.join(shallow)}.")

@@ -10,8 +10,9 @@ import pytest
 from stages.artifacts.documents import write_json
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Values
-from stages.comparison import CHAIN, compare, table
+from stages.comparison import compare, table
 from stages.measuring.significance import holm, paired_p
+from stages.measuring.standing import CHAIN
 
 MEASURES = ("RR@10", "nDCG@10")
 

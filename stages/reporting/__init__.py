@@ -1,0 +1,1 @@
+"""One page that shows what a run was worth, what it learned from, and what it was made of."""

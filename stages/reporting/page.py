@@ -1,0 +1,129 @@
+"""The page: everything that was found, put into the template."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from stages.artifacts.files import whole
+from stages.measuring.standing import Marks, columns_of
+from stages.reporting import audit as audits
+from stages.reporting import charts
+from stages.reporting.audit import Audit
+
+LOSSES = ("loss", "contrastive", "distillation")
+UNDRAWN = ("filled", "masked", "negatives")  # counts that hardly move: the tables have them
+
+
+def environment() -> Environment:
+    """Templates of this room; what they are given is escaped, what they lack is an error."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"number": number, "percent": percent, "rank": rank}
+    return made
+
+
+def write_page(out: Path, **found: Any) -> None:
+    """Write the page, whole or not at all."""
+    text = environment().get_template("page.html").render(**found)
+    with whole(out) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def chain(rows: dict[str, Any], tests: dict[str, Any]) -> dict[str, Any]:
+    """The chain's table: its measures, and every row's means, intervals and marks; and its charts."""
+    measures = columns_of(next(iter(rows.values())))
+    names, lines = list(rows), []
+    for place, (name, row) in enumerate(rows.items()):
+        marks = Marks(tests.get(name, {}), names[place - 1] if place else "")
+        cells = [row[measure] | {"marks": marks.of(measure)} for measure in measures]
+        lines.append({"name": name, "cells": cells, "depth": row["depth"]})
+    drawn = [_intervals(rows, measure) for measure in measures[:2]]
+    one = next(iter(rows.values()))
+    return {"measures": measures, "rows": lines, "charts": drawn, "queries": one["queries"], "split": one["split"]}
+
+
+def _intervals(rows: dict[str, Any], measure: str) -> Markup:
+    return charts.intervals([{"row": name} | row[measure] for name, row in rows.items()], measure)
+
+
+def curves(read: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """{stage, charts}: losses together, then everything between 0 and 1 together."""
+    drawn = []
+    for stage, rows in read.items():
+        rows = [row for row in rows if row["curve"] not in UNDRAWN]
+        losses = [row for row in rows if row["curve"].split()[-1] in LOSSES]
+        shares = [row for row in rows if row["curve"].split()[-1] not in LOSSES]
+        pairs = (("loss", losses), ("share", shares))
+        drawn.append({"stage": stage, "charts": [_curve(part, title) for title, part in pairs if part]})
+    return drawn
+
+
+def _curve(rows: list[dict[str, Any]], title: str) -> Markup:
+    names = dict.fromkeys(_short(row["curve"], title) for row in rows)
+    renamed = [row | {"curve": _short(row["curve"], title)} for row in rows]
+    if title == "loss" and len(names) > 4:  # the sum of many heads would squeeze each of them
+        names.pop("loss", None)
+        renamed = [row for row in renamed if row["curve"] != "loss"]
+    return charts.lines(renamed, "step", "value", "curve", ("step", title), list(names))
+
+
+def _short(curve: str, title: str) -> str:
+    """``encoder passage loss`` → ``encoder passage`` where the axis says loss."""
+    *head, last = curve.split()
+    return " ".join(head) if head and last in (title, "accuracy") else curve
+
+
+def negatives(audit: Audit | None) -> dict[str, Any] | None:
+    """The audit's rows and charts."""
+    if audit is None:
+        return None
+    rows, order = audits.bands(audit), [one.name for one in audit.rounds]
+    bands = list(dict.fromkeys(row["band"] for row in rows))
+    runs = dict.fromkeys(row["run"] for row in rows)
+    drawn = [charts.shares([r for r in rows if r["run"] == run], run, order, bands) for run in runs]
+    spread, false = audits.difficulty(audit), audits.false_by_rank(audit)
+    return {
+        "rows": audits.summary(audit),
+        "runs": list(runs),
+        "judge": audit.judge,
+        "queries": len(audit.groups),
+        "bands": drawn,
+        "spread": _spread(spread, order, audit.judge) if spread else None,
+        "false": charts.bars(false, "rank", "share", (f"rank by {audit.judge}", "above the positive"))
+        if false
+        else None,
+    }
+
+
+def _spread(rows: list[dict[str, Any]], order: list[str], judge: str) -> Markup:
+    title = f"negative − best positive, {judge}'s score"
+    return charts.lines(rows, "margin", "share", "round", (title, "share of the pool"), order)
+
+
+def number(value: Any) -> str:
+    """A number as people write it: thousands apart, few digits behind the point."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "–" if value is None else str(value)
+    if value == float("inf"):
+        return "> depth"
+    if isinstance(value, int) or abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def percent(value: float | None) -> str:
+    """A share in percent."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def rank(value: int) -> str:
+    """A rank; nothing found is said."""
+    return f"{value:,}" if value else "not found"
+
+
+def passages_shown(cases: Iterable[Any]) -> list[str]:
+    """The ids of all passages that some cases or samples show."""
+    return [name for case in cases for name in case.passage_ids]

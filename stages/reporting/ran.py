@@ -1,0 +1,75 @@
+"""What ran: parameters, versions, speeds."""
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from stages.artifacts.documents import read_json
+from stages.artifacts.refusal import Refusal
+
+PACKAGES = (
+    "isthmus",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "accelerate",
+    "faiss-cpu",
+    "faiss-gpu",
+    "pyserini",
+    "ir-measures",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "polars",
+    "dvc",
+)
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the installed packages that make numbers."""
+    found = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def flat(document: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of everything in nested mappings."""
+    if isinstance(document, dict):
+        for name, value in document.items():
+            yield from flat(value, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, document
+
+
+def groups_of(params: Any, path: Path) -> dict[str, dict[str, Any]]:
+    """Parameters by group, single ones under "" first. Raises `Refusal`: not a mapping."""
+    if not isinstance(params, dict):
+        raise Refusal(f"{path}: not a mapping of parameters")
+    single = {name: value for name, value in params.items() if not isinstance(value, dict)}
+    groups = {name: dict(flat(value)) for name, value in params.items() if isinstance(value, dict)}
+    return {"": single, **groups}
+
+
+def speeds(paths: list[Path]) -> list[dict[str, Any]]:
+    """{stage, seconds, rates} of the metrics that tell how fast their stage was; ``rates`` by unit."""
+    rows = []
+    for path in paths:
+        told = read_json(path).get("speed")
+        if told is None:
+            continue
+        numbers = told if isinstance(told, dict) else {"pieces": told}
+        rates = {_unit(name): value for name, value in numbers.items() if name not in ("seconds", "padding")}
+        name = path.stem if path.parent.name != "rank" else f"rank {path.stem}"
+        rows.append({"stage": name, "seconds": numbers.get("seconds"), "rates": rates})
+    return rows
+
+
+def _unit(name: str) -> str:
+    """``passage_tokens_per_second`` → ``passage tokens``."""
+    return name.removesuffix("_per_second").replace("_", " ")
