@@ -62,7 +62,8 @@ def report(
         matches=matches,
         shelf=shelved(passages, passages_shown([*every, *shown])),
         ran=made_of,
-        name=str(recipe.stem),
+        prior=(numbers.get("teacher") or {}).get("prior"),
+        name=recipe.stem,
     )
 
 

@@ -14,6 +14,7 @@ from stages.reporting import charts
 from stages.reporting.audit import Audit
 
 LOSSES = ("loss", "contrastive", "distillation")
+ORDER = ("pretrain", "retriever1", "retriever2", "reranker", "retriever")
 UNDRAWN = ("filled", "masked", "negatives")  # counts that hardly move: the tables have them
 
 
@@ -50,30 +51,41 @@ def _intervals(rows: dict[str, Any], measure: str) -> Markup:
 
 
 def curves(read: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """{stage, charts}: losses together, then everything between 0 and 1 together."""
+    """{stage, what, chart} in the chain's order: the losses of a stage together, then its shares together."""
     drawn = []
-    for stage, rows in read.items():
-        rows = [row for row in rows if row["curve"] not in UNDRAWN]
+    for stage in sorted(read, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)):
+        rows = [row for row in read[stage] if row["curve"] not in UNDRAWN]
         losses = [row for row in rows if row["curve"].split()[-1] in LOSSES]
         shares = [row for row in rows if row["curve"].split()[-1] not in LOSSES]
-        pairs = (("loss", losses), ("share", shares))
-        drawn.append({"stage": stage, "charts": [_curve(part, title) for title, part in pairs if part]})
+        parts = (("loss", losses), (_shared(shares), shares))
+        drawn += [{"stage": stage, "what": what, "chart": _curve(part, what)} for what, part in parts if part]
     return drawn
 
 
-def _curve(rows: list[dict[str, Any]], title: str) -> Markup:
-    names = dict.fromkeys(_short(row["curve"], title) for row in rows)
-    renamed = [row | {"curve": _short(row["curve"], title)} for row in rows]
-    if title == "loss" and len(names) > 4:  # the sum of many heads would squeeze each of them
-        names.pop("loss", None)
-        renamed = [row for row in renamed if row["curve"] != "loss"]
-    return charts.lines(renamed, "step", "value", "curve", ("step", title), list(names))
+def _shared(rows: list[dict[str, Any]]) -> str:
+    """What some curves are all about: their last word, or the one curve's name."""
+    names = {row["curve"] for row in rows}
+    last = {name.split()[-1] for name in names}
+    return names.pop() if len(names) == 1 else last.pop() if len(last) == 1 else "share"
 
 
-def _short(curve: str, title: str) -> str:
+def _curve(rows: list[dict[str, Any]], what: str) -> Markup:
+    named: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        named.setdefault(row["curve"], []).append(row)
+    points = {name: [(row["step"], row["value"]) for row in part] for name, part in named.items()}
+    for name in named.keys() - {"loss"}:
+        if points[name] == points.get("loss"):  # the only part of a sum is the sum
+            points.pop("loss")
+    if "loss" in points and len(points) > 4:  # the sum of many heads would squeeze each of them
+        points.pop("loss")
+    kept = [row | {"curve": _short(name, what)} for name in points for row in named[name]]
+    return charts.lines(kept, "step", "value", "curve", ("step", what), [_short(name, what) for name in points])
+
+
+def _short(curve: str, what: str) -> str:
     """``encoder passage loss`` → ``encoder passage`` where the axis says loss."""
-    *head, last = curve.split()
-    return " ".join(head) if head and last in (title, "accuracy") else curve
+    return curve.removesuffix(f" {what}")
 
 
 def negatives(audit: Audit | None) -> dict[str, Any] | None:
@@ -85,6 +97,7 @@ def negatives(audit: Audit | None) -> dict[str, Any] | None:
     runs = dict.fromkeys(row["run"] for row in rows)
     drawn = [charts.shares([r for r in rows if r["run"] == run], run, order, bands) for run in runs]
     spread, false = audits.difficulty(audit), audits.false_by_rank(audit)
+    titles = f"rank by {audit.judge}", "above the positive"
     return {
         "rows": audits.summary(audit),
         "runs": list(runs),
