@@ -26,6 +26,8 @@ CHAPTERS = {
     "compare": ("comparison", "Per-query values of every row → paired tests."),
     "table": ("comparison", "Print what every stage was worth."),
     "report": ("report", "Metrics, curves and runs → one page to look at."),
+    "search": ("search", "Print the best passages for a query."),
+    "serve": ("search", "Open a search page on this machine."),
 }
 
 

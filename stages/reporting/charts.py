@@ -19,7 +19,8 @@ CONFIG = {
     "background": None,
     "font": "sans-serif",
     "view": {"stroke": None},
-    "axis": AXIS | {"titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 11},
+    "padding": 12,
+    "axis": AXIS | {"titleFontWeight": "normal", "titlePadding": 9, "labelFontSize": 11, "titleFontSize": 11},
     "legend": {"labelColor": INK, "titleColor": INK, "orient": "bottom", "title": None, "labelFontSize": 11},
     "header": {"labelColor": INK, "labelFontWeight": "bold", "title": None, "labelAnchor": "start"},
 }
@@ -68,7 +69,7 @@ def intervals(rows: list[dict[str, Any]], measure: str) -> Markup:
 
 def shares(rows: list[dict[str, Any]], run: str, order: list[str], bands: list[str]) -> Markup:
     """Stacked bars: what share of each round's pool stands in which band of ranks."""
-    colour = {"field": "band", "type": "ordinal", "sort": bands, "legend": {"columns": 5, "symbolType": "square"}}
+    colour = {"field": "band", "type": "ordinal", "sort": bands, "legend": {"columns": 3, "symbolType": "square"}}
     return svg(
         {
             "data": {"values": rows},

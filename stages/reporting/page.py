@@ -105,9 +105,7 @@ def negatives(audit: Audit | None) -> dict[str, Any] | None:
         "queries": len(audit.groups),
         "bands": drawn,
         "spread": _spread(spread, order, audit.judge) if spread else None,
-        "false": charts.bars(false, "rank", "share", (f"rank by {audit.judge}", "above the positive"))
-        if false
-        else None,
+        "false": charts.bars(false, "rank", "share", titles) if false else None,
     }
 
 
