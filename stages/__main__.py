@@ -28,6 +28,9 @@ CHAPTERS = {
     "report": ("report", "Metrics, curves and runs → one page to look at."),
     "search": ("search", "Print the best passages for a query."),
     "serve": ("search", "Open a search page on this machine."),
+    "export": ("export", "Corpus, runs and training groups in other programs' forms."),
+    "card": ("export", "Write a model card from what ran."),
+    "push": ("export", "Upload the model and its card to a Hub."),
 }
 
 

