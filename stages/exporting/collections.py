@@ -54,20 +54,22 @@ def msmarco(tables: Tables, folder: Path) -> None:
 
     A line is a row there: tabs and line ends within texts become blanks. Documents are not part of that form.
     """
-    rows = (Passages.stream(tables.passages, ["passage_id", "title", "text"]) for _ in range(2))
     path = folder / "collection.tsv"
-    _lines(path, _table(((row["passage_id"], plain(row["text"])) for row in rows_of(next(rows))), path))
-    titles = folder / "para.title.txt"
-    titled = ((row["passage_id"], plain(row["title"]) or UNTITLED) for row in rows_of(next(rows)))
-    if any(title != UNTITLED for _, title in titled):
-        again = rows_of(Passages.stream(tables.passages, ["passage_id", "title"]))
-        _lines(titles, _table(((row["passage_id"], plain(row["title"]) or UNTITLED) for row in again), titles))
+    _lines(path, _table(((row["passage_id"], plain(row["text"])) for row in _passages(tables)), path))
+    if any(row["title"] for row in _passages(tables)):
+        path = folder / "para.title.txt"
+        titles = ((row["passage_id"], plain(row["title"]) or UNTITLED) for row in _passages(tables))
+        _lines(path, _table(titles, path))
     for split, asked in tables.asked().items():
         path = folder / f"queries.{split}.tsv"
         _lines(path, _table(((row["query_id"], plain(row["text"])) for row in asked), path))
         path = folder / f"qrels.{split}.tsv"
         judged = tables.judged(asked)
         _lines(path, _table(((row["query_id"], 0, row["passage_id"], row["relevance"]) for row in judged), path))
+
+
+def _passages(tables: Tables) -> Iterator[dict[str, Any]]:
+    return rows_of(Passages.stream(tables.passages, ["passage_id", "title", "text"]))
 
 
 FORMS: dict[str, Callable[[Tables, Path], None]] = {"beir": beir, "msmarco": msmarco}

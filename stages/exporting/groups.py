@@ -22,11 +22,15 @@ def tevatron(inputs: Inputs, rules: Rules, negatives: int, out: Path) -> int:
         negatives: hard negatives of a query, best first, at most.
     """
     asking, _, groups = read_groups(inputs, rules, seed=0, fraction=1.0)
-    with shelf(inputs.passages) as texts, whole(out) as partial, Progress("export", len(groups), "groups") as bar:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            for group in range(len(groups)):
-                file.write(_line(asking, groups, group, negatives, texts))
-                bar.advance()
+    with (
+        shelf(inputs.passages) as texts,
+        whole(out) as partial,
+        partial.open("w", encoding="utf-8", newline="\n") as file,
+        Progress("export", len(groups), "groups") as bar,
+    ):
+        for group in range(len(groups)):
+            file.write(_line(asking, groups, group, negatives, texts))
+            bar.advance()
     return len(groups)
 
 

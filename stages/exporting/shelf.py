@@ -1,4 +1,4 @@
-"""Passages by row, mapped from a file of this process: groups name passages in no order of theirs."""
+"""Passages by row, for groups that name passages in no order of theirs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 
-from stages.artifacts.tables import Passages
-
-COLUMNS = ["passage_id", "title", "text"]
+from stages.searching.texts import mapped, write_texts
 
 
 class Shelf:
@@ -27,12 +25,8 @@ class Shelf:
 
 @contextmanager
 def shelf(passages: Path) -> Iterator[Shelf]:
-    """A `Shelf` that lasts as long as the block; the operating system may drop its pages again."""
-    schema = pa.schema([Passages.schema.field(name) for name in COLUMNS])
+    """A `Shelf` that lasts as long as the block."""
     with TemporaryDirectory(prefix="isthmus-shelf-") as folder:
-        path = str(Path(folder) / "passages.arrow")
-        with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            for batch in Passages.stream(passages, COLUMNS):
-                writer.write_batch(batch)
-        with pa.memory_map(path) as mapped:
-            yield Shelf(pa.ipc.open_file(mapped).read_all())
+        path = Path(folder) / "passages.arrow"
+        write_texts(passages, path)
+        yield Shelf(mapped(path))

@@ -1,7 +1,7 @@
 """What ran: parameters, versions, speeds."""
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,10 @@ PACKAGES = (
 )
 
 
-def versions() -> dict[str, str]:
-    """Of Python and of the installed packages that make numbers."""
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Of Python and of those of the packages that are installed."""
     found = {"Python": platform.python_version()}
-    for name in PACKAGES:
+    for name in packages:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

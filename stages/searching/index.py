@@ -22,11 +22,11 @@ from stages.artifacts.tables import Passages, Tokens
 from stages.ranking import lexical
 from stages.ranking.encoding import Vectors, encode
 from stages.ranking.judgements import passage_ids
+from stages.searching.texts import COLUMNS, mapped, write_texts
 from stages.training.processes import join
 from stages.training.progress import Progress
 
 FAISS, IDS, TEXTS, LUCENE, MADE = "index", "docid", "passages.arrow", "lucene", "made.json"
-COLUMNS = ["passage_id", "title", "text"]
 BLOCK = 65_536  # vectors handed to Faiss at once
 
 
@@ -60,8 +60,7 @@ class Library:
 
         self.folder = folder
         self.vectors = faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_MMAP_IFC)
-        with pa.memory_map(str(folder / TEXTS)) as file:
-            self.texts = pa.ipc.open_file(file).read_all()
+        self.texts = mapped(folder / TEXTS)
         self.ids = self.texts["passage_id"]
 
     def __len__(self) -> int:
@@ -100,7 +99,7 @@ def build(folder: Path, source: Source) -> None:
     vectors = encode(source.model, pieces, *told, join(), "encode passages")
     with whole(folder) as partial:
         partial.mkdir()
-        _write_texts(source.passages, partial / TEXTS)
+        write_texts(source.passages, partial / TEXTS)
         _write_vectors(vectors, partial / FAISS)
         (partial / IDS).write_text("".join(f"{name}\n" for name in ids.to_pylist()), encoding="utf-8")
         lexical.index(_contents(source.passages), partial / LUCENE)
@@ -113,13 +112,6 @@ def _refuse_ids(source: Source, ids: pa.Array) -> None:
     broken = ids.filter(pc.match_substring_regex(ids, r"[\r\n\x0b\x0c\x85\x{2028}\x{2029}]|\s$"))
     if len(broken):
         raise Refusal(f"{source.passages}: column passage_id: {broken[0].as_py()!r} does not fit on a line")
-
-
-def _write_texts(passages: Path, out: Path) -> None:
-    schema = pa.schema([Passages.schema.field(name) for name in COLUMNS])
-    with pa.OSFile(str(out), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for batch in Passages.stream(passages, COLUMNS):
-            writer.write_batch(batch)
 
 
 def _write_vectors(vectors: Vectors, out: Path) -> None:
