@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.artifacts.documents import write_json
-from stages.artifacts.tables import Passages, Qrels, Queries, Run, Tokens, Values
+from stages.artifacts.tables import Passages, Qrels, Queries, Run, Tokens
 from stages.comparison import compare
 from stages.evaluation import evaluate
 from stages.ranking.runs import ordered
