@@ -94,7 +94,7 @@ def serve(
     systems = Systems(opened(index, Source(model, tokens, passages, longest, precision)), settings)
     systems.load(systems.names)
     app = application(systems, Known(queries, qrels), [*HOSTS, host] if host not in ("0.0.0.0", "::") else ["*"])
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning")
+    config = uvicorn.Config(app, host=host, port=port, log_level="warning", lifespan="off", ws="none")
     server = uvicorn.Server(config)
     sockets = [config.bind_socket()]
     print(f"http://{host}:{sockets[0].getsockname()[1]}/  (Ctrl-C ends it)", flush=True)

@@ -74,12 +74,6 @@ class Audit:
         """The run whose scores compare the rounds: the latest that ranks training queries."""
         return next(name for name in reversed(RANKERS) if name in self.places)
 
-    def rank_of_positive(self, run: str) -> np.ndarray:
-        """[groups] the best rank of a positive, NaN where none is ranked."""
-        rank = self.places[run].rank[self.positives].astype(np.float32)
-        rank[rank == 0] = np.nan
-        return best_per_row(rank, self.groups.positives, worst=True)
-
     def margins(self, one: Round, run: str) -> np.ndarray:
         """[negatives] score of the negative minus that of its query's best positive; NaN where one is not ranked."""
         best = best_per_row(self.places[run].score[self.positives], self.groups.positives)

@@ -120,7 +120,8 @@ class Systems:
 
     def reranked(self, query: str, depth: int) -> Found:
         """The retriever's best in the cross-encoder's order; what it does not read follows, one below the other."""
-        rows, scores = self.dense(query, max(depth, self.settings.candidates))
+        wanted = min(max(depth, self.settings.candidates), len(self.library))
+        rows, scores = self.dense(query, wanted)
         top = min(self.settings.candidates, len(rows))
         tokenizer, vocabulary, model = self._reranker
         texts = [
