@@ -30,6 +30,7 @@ MODEL, RERANKER, INDEX = Path("models/retriever"), Path("models/reranker"), Path
 TOKENS, PASSAGES = Path("data/tokens.parquet"), Path("data/passages.parquet")
 QUERIES, QRELS = Path("data/queries.parquet"), Path("data/qrels.parquet")
 WIDTH = 100  # characters of a line on the terminal
+BACKLOG = 128  # connections that wait
 SHOWN = 400  # characters of a passage there
 
 
@@ -96,9 +97,10 @@ def serve(
     app = application(systems, Known(queries, qrels), [*HOSTS, host] if host not in ("0.0.0.0", "::") else ["*"])
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", lifespan="off", ws="none")
     server = uvicorn.Server(config)
-    sockets = [config.bind_socket()]
-    print(f"http://{host}:{sockets[0].getsockname()[1]}/  (Ctrl-C ends it)", flush=True)
-    server.run(sockets=sockets)
+    socket = config.bind_socket()
+    socket.listen(BACKLOG)  # from here on a browser waits rather than being turned away
+    print(f"http://{host}:{socket.getsockname()[1]}/  (Ctrl-C ends it)", flush=True)
+    server.run(sockets=[socket])
 
 
 def _settings(

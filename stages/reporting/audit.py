@@ -180,7 +180,8 @@ def difficulty(audit: Audit, bins: int = 40) -> list[dict[str, Any]]:
     known = np.concatenate([values[np.isfinite(values)] for values in margins.values()])
     if not len(known):
         return []
-    edges = np.linspace(*np.quantile(known, [0.005, 0.995]), bins + 1)
+    low, high = np.quantile(known, [0.005, 0.995]).tolist()
+    edges = np.linspace(low, high, bins + 1)
     rows = []
     for name, values in margins.items():
         counts, _ = np.histogram(values[np.isfinite(values)], edges)

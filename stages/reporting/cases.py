@@ -84,7 +84,8 @@ def first_answers(run: Path, asking: Asked, ids: pa.Array, positives: Ragged) ->
     """[queries] int64 rank of the best ranked positive, 0 where none is ranked."""
     places = placed(run, asking, np.arange(len(asking)), ids, pairs_of(positives, len(ids)))
     ranks = np.where(places.rank == 0, np.nan, places.rank).astype(np.float32)
-    return np.nan_to_num(best_per_row(ranks, positives, worst=True), nan=0).astype(np.int64)
+    first: np.ndarray = np.nan_to_num(best_per_row(ranks, positives, worst=True), nan=0).astype(np.int64)
+    return first
 
 
 def _reciprocal(ranks: np.ndarray) -> np.ndarray:

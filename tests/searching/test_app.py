@@ -34,6 +34,7 @@ def server(world: World, data: Path) -> Iterator[str]:
     app = application(build.systems(world, data, data), build.known(data))
     config = uvicorn.Config(app, port=0, log_level="warning", lifespan="off", ws="none")
     socket = config.bind_socket()
+    socket.listen(128)
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
