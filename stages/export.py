@@ -72,7 +72,7 @@ def _of_splits(queries: Path, splits: list[str] | None) -> set[str]:
 
 
 def card(
-    out: Annotated[Path, typer.Argument(help="Markdown file to write.")] = Path(README),
+    out: Annotated[Path, typer.Argument(help="Markdown file to write.")] = Path("metrics/card.md"),
     params: ParamsPath = PARAMS,
     recipe: RecipePath = None,
     evaluations: Evaluations = EVALUATIONS,
@@ -81,8 +81,6 @@ def card(
     licence: Licence = None,
 ) -> None:
     """Write a model card from what ran: recipe, corpus, measures with intervals, licence, how to use it."""
-    if out.exists():
-        raise Refusal(f"{out}: is there already")
     text = written(params, recipe or _recipe(params), evaluations, significance, corpus, licence, "retriever")
     with whole(out) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -93,7 +93,7 @@ def test_every_row_is_measured(run: Path) -> None:
             assert 0 <= row[measure]["low"] <= row[measure]["mean"] <= row[measure]["high"] <= 1
     assert set(read_json(run / "metrics" / "significance.json")) >= set(CHAIN) - {"bm25"}
     page = (run / "metrics" / "report.html").read_text("utf-8")
-    assert all(part in page for part in ("retriever beside bm25", "retriever beside backbone", "id=\"negatives\""))
+    assert all(part in page for part in ("retriever beside bm25", "retriever beside backbone", 'id="negatives"'))
 
 
 def test_nothing_is_left_in_scratch_but_embeddings(run: Path) -> None:

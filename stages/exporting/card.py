@@ -22,8 +22,8 @@ def card(
     """Markdown with the front matter that the Hub reads.
 
     Args:
-        row: the row of the table that the card is about.
         licence: of the result; by default the backbone's where it is known, else ``other``.
+        row: the row of the table that the card is about.
 
     Raises:
         Refusal: a document is missing, or has no such row.
@@ -56,8 +56,9 @@ def card(
 def environment() -> Environment:
     """Templates of this room. Markdown is not HTML: what is put into it comes from our own parameters and counts."""
     loader = FileSystemLoader(Path(__file__).parent)
-    options = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    return Environment(loader=loader, autoescape=False, **options)  # type: ignore[arg-type]
+    made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    made.lstrip_blocks = True
+    return made
 
 
 def _marked(rows: dict[str, Any], tests: dict[str, Any]) -> dict[str, Any]:

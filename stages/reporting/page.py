@@ -21,7 +21,8 @@ UNDRAWN = ("filled", "masked", "negatives")  # counts that hardly move: the tabl
 def environment() -> Environment:
     """Templates of this room; what they are given is escaped, what they lack is an error."""
     loader = FileSystemLoader(Path(__file__).parent)
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    made.lstrip_blocks = made.keep_trailing_newline = True
     made.filters |= {"number": number, "percent": percent, "rank": rank}
     return made
 
