@@ -23,7 +23,7 @@ def environment() -> Environment:
     loader = FileSystemLoader(Path(__file__).parent)
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     made.lstrip_blocks = made.keep_trailing_newline = True
-    made.filters |= {"number": number, "percent": percent, "rank": rank}
+    made.filters |= {"number": number, "percent": percent, "rank": rank, "said": said}
     return made
 
 
@@ -124,6 +124,15 @@ def number(value: Any) -> str:
     if isinstance(value, int) or abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def said(value: Any) -> str:
+    """A parameter as people would say it."""
+    if isinstance(value, list):
+        return ", ".join(said(one) for one in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
 
 
 def percent(value: float | None) -> str:

@@ -65,11 +65,17 @@ def speeds(paths: list[Path]) -> list[dict[str, Any]]:
             continue
         numbers = told if isinstance(told, dict) else {"pieces": told}
         rates = {_unit(name): value for name, value in numbers.items() if name not in ("seconds", "padding")}
-        name = path.stem if path.parent.name != "rank" else f"rank {path.stem}"
-        rows.append({"stage": name, "seconds": numbers.get("seconds"), "rates": rates})
+        rows.append({"stage": _stage(path), "seconds": numbers.get("seconds"), "rates": rates})
     return rows
 
 
 def _unit(name: str) -> str:
     """``passage_tokens_per_second`` → ``passage tokens``."""
     return name.removesuffix("_per_second").replace("_", " ")
+
+
+def _stage(path: Path) -> str:
+    """The stage that wrote some metrics, as dvc.yaml names it."""
+    if path.parent.name != "rank":
+        return path.stem
+    return {"reranker": "rerank", "teacher": "teacher"}.get(path.stem, f"rank@{path.stem}")
