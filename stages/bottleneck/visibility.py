@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stages.bottleneck.masks import Mask, Words, draw
+from stages.bottleneck.masks import SHORT, Mask, Words, budget, draw, hide_rows
 
 POOL = 256  # masks that the rows of one text draw from, at most (RetroMAE's released code)
 
@@ -27,18 +27,29 @@ def visibility(
         [L, L] bool: row i sees column j. Column 0 is the vector, which every row but its own sees; no row sees itself.
     """
     length = len(word) + 2
-    count = min(length, POOL) if pool else length
-    sizes = np.broadcast_to(np.bincount(word), (count, int(word[-1]) + 1))
-    wide = None if weights is None else np.broadcast_to(weights[: sizes.shape[1]], sizes.shape)
-
-    def noise(kind: str) -> np.ndarray:
-        draws = generator.random if kind == "uniform" else generator.standard_normal
-        return draws(sizes.shape, dtype=np.float32)
-
-    hidden = draw(mask, Words(sizes, noise, wide))
+    hidden = _hidden(mask, np.bincount(word), min(length, POOL) if pool else length, weights, generator)
     if pool:
-        hidden = hidden[generator.integers(count, size=length)]
+        hidden = hidden[generator.integers(len(hidden), size=length)]
     visible = np.ones((length, length), dtype=bool)
-    visible[:, 1:-1] = ~hidden[:, word] | fixed
+    visible[:, 1:-1] = ~hidden.take(word, axis=1) | fixed
     np.fill_diagonal(visible, False)
     return visible
+
+
+def _hidden(
+    mask: Mask, sizes: np.ndarray, count: int, weights: np.ndarray | None, generator: np.random.Generator
+) -> np.ndarray:
+    """[count, W] bool: masks of one text of W words."""
+    if mask.strategy == "random" and len(sizes) <= SHORT:
+        noise = generator.bit_generator.random_raw((count * len(sizes) + 1) // 2).view(np.uint32)
+        allowed = int(budget(sizes[None], mask.ratio)[0])
+        return hide_rows(noise[: count * len(sizes)].reshape(count, -1), sizes, allowed)
+    wide = np.broadcast_to(sizes, (count, len(sizes)))
+
+    def made(kind: str) -> np.ndarray:
+        draws = generator.random if kind == "uniform" else generator.standard_normal
+        return draws(wide.shape, dtype=np.float32)
+
+    return draw(
+        mask, Words(wide, made, None if weights is None else np.broadcast_to(weights[: len(sizes)], wide.shape))
+    )

@@ -1,6 +1,7 @@
 """What a decoder is given, and what it owes."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,6 +62,15 @@ class Reading:
     lengths: Tensor
     clean: Tensor
     beside: Tensor | None = None
+
+    def tensors(self) -> list[Tensor]:
+        """What in it has a gradient: vector, states and, where it is kept, the middle layer."""
+        return [self.vector, self.states] + ([] if self.middle is None else [self.middle])
+
+    def of(self, tensors: Iterator[Tensor]) -> "Reading":
+        """The same with others in place of its `tensors`."""
+        vector, states = next(tensors), next(tensors)
+        return replace(self, vector=vector, states=states, middle=self.middle if self.middle is None else next(tensors))
 
 
 class Network(nn.Module):
