@@ -229,8 +229,8 @@ def table(settings: Settings, runs: dict[str, dict[str, Any]]) -> str:
     lines = [
         f"batch {settings.batch}, longest {settings.longest}, shape of {settings.shape}, {settings.steps} steps",
         "",
-        "| recipe | tokens/s | released | × | padding | peak MiB | FLOP util. | encoder | projection | optimiser | data "
-        "| each loss without projection |",
+        "| recipe | tokens/s | released | × | padding | peak MiB | FLOP util. "
+        "| encoder | projection | optimiser | data | each loss without projection |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for name, found in runs.items():

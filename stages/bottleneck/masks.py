@@ -100,15 +100,15 @@ def _greedy(keys: np.ndarray, pieces: np.ndarray, size_of: Ranked, column_of: Ra
     """[B, W] bool: the words of the smallest keys, passing over those that exceed what is left of ``pieces`` [B]."""
     ranked = np.sort(keys, axis=1)
     size = size_of(ranked)
-    used = np.cumsum(size, axis=1)
-    first = np.count_nonzero(used <= pieces[:, None], axis=1)  # words before the first that would exceed the budget
+    used = np.cumsum(size, axis=1, dtype=size.dtype)
+    first = (used <= pieces[:, None]).sum(1)  # words before the first that would exceed the budget
     before, some = np.maximum(first - 1, 0)[:, None], (first > 0)[:, None]
     taken: np.ndarray = (keys <= np.take_along_axis(ranked, before, 1)) & some
     left = pieces - np.where(some, np.take_along_axis(used, before, 1), 0)[:, 0]
     open_, columns = np.flatnonzero((left > 0) & (first < keys.shape[1])), np.arange(keys.shape[1])
     while len(open_):  # few rows, few rounds: what is left of a budget is smaller than a word
-        sizes = size[open_].astype(np.int16)
-        fits = (columns >= first[open_, None]) & (sizes > 0) & (sizes <= left[open_, None].astype(np.int16))
+        sizes = size[open_]
+        fits = (columns >= first[open_, None]) & (sizes > 0) & (sizes <= left[open_, None])
         place = fits.argmax(1)
         found = fits[np.arange(len(open_)), place]
         open_, place = open_[found], place[found]

@@ -31,8 +31,9 @@ def visibility(
     if pool:
         hidden = hidden[generator.integers(len(hidden), size=length)]
     visible = np.ones((length, length), dtype=bool)
-    visible[:, 1:-1] = ~hidden.take(word, axis=1) | fixed
-    np.fill_diagonal(visible, False)
+    np.logical_not(hidden[:, word], out=visible[:, 1:-1])
+    visible[:, 1:-1][:, fixed] = True
+    visible.reshape(-1)[:: length + 1] = False
     return visible
 
 
