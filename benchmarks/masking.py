@@ -1,4 +1,4 @@
-"""How long does a mask take? Milliseconds per example on one core, beside transformers' own collator.
+"""How long does a mask take? Milliseconds of CPU per example on one core, beside transformers' own collator.
 
     python benchmarks/masking.py data models/backbone --out masking.json
 
@@ -76,7 +76,7 @@ def measure(
 
 
 def timed(corpus: Corpus, rows: np.ndarray, backbone: Path, length: int, repeats: int) -> dict[str, Times]:
-    """Seconds of every repeat, by name and by ``mask`` or ``collated``; repeats are interleaved."""
+    """CPU seconds of every repeat, by name and by ``mask`` or ``collated``; repeats are interleaved."""
     jobs: dict[tuple[str, str], Callable[[int], Any]] = {(THEIRS, "collated"): theirs(corpus, rows, backbone, length)}
     for name, mask in MASKS.items():
         recipe = Recipe({"passage": View(mask=MASKS["uniform, whole words"] if name in DECODERS else mask)})
@@ -87,10 +87,10 @@ def timed(corpus: Corpus, rows: np.ndarray, backbone: Path, length: int, repeats
     runs: dict[str, Times] = {name: {} for name, _ in jobs}
     for repeat in range(-1, repeats):  # the first is not counted: caches are cold
         for (name, part), job in jobs.items():
-            began = time.perf_counter()
+            began = time.process_time()
             job(repeat + 1)
             if repeat >= 0:
-                runs[name].setdefault(part, []).append(time.perf_counter() - began)
+                runs[name].setdefault(part, []).append(time.process_time() - began)
     return runs
 
 
@@ -148,7 +148,7 @@ def told(times: Times, batch: int) -> dict[str, dict[str, float]]:
 def table(found: dict[str, dict[str, dict[str, float]]], length: int, batch: int, repeats: int) -> str:
     """Markdown."""
     lines = [
-        f"n = {length}, batch {batch}, one core, {repeats} repeats; ms per example, min (median)",
+        f"n = {length}, batch {batch}, one core, {repeats} repeats; ms of CPU per example, min (median)",
         "",
         "| mask | mask | collated |",
         "|---|---:|---:|",

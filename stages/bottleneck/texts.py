@@ -44,7 +44,7 @@ class Pieces:
         first, last = (np.searchsorted(offsets, places[:, [edge]], side="right") - 1 for edge in (0, -1))
         inside = np.array_equal(first, last)  # a stretch seldom leaves its passage, and looking up few is quicker
         rows = first if inside else np.searchsorted(offsets, places, side="right") - 1
-        words: np.ndarray = self.word_offsets[rows] + self.word_of_piece[places]
+        words: np.ndarray = self.word_offsets[rows] + np.asarray(self.word_of_piece).take(places)
         return words
 
 

@@ -180,7 +180,8 @@ class Collator:
         ends = np.maximum(stretch.lengths, 1)[:, None] - 1  # behind its end a text's last place stands again
         starts = np.minimum(stretch.starts, len(stretch.source.word_of_piece) - 1)[:, None]
         places = starts + np.minimum(columns, ends)
-        ids = np.where(real, stretch.source.pieces.values[places], self.vocabulary.pad).astype(np.int64)
+        pieces = np.asarray(stretch.source.pieces.values).take(places)
+        ids = np.where(real, pieces, self.vocabulary.pad).astype(np.int64)
         words = stretch.source.words(places)
         return ids, np.where(real, words - words[:, :1], -1)
 
@@ -196,9 +197,9 @@ class Collator:
         if not view.mask.by:
             return None
         assert stretch.weighted, f"{view.text} has no word weights"
-        own = self.corpus.weights[view.mask.by]
+        own = np.asarray(self.corpus.weights[view.mask.by])
         first = stretch.source.words(np.minimum(stretch.starts, len(stretch.source.word_of_piece) - 1)[:, None])
-        return np.asarray(own[np.minimum(first + np.arange(sizes.shape[1]), len(own) - 1)])
+        return own.take(first + np.arange(sizes.shape[1]), mode="clip")
 
     def tensors(
         self, view: View, clean: np.ndarray, filled: np.ndarray, hidden: np.ndarray, lengths: np.ndarray
