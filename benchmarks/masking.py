@@ -23,8 +23,8 @@ from stages.artifacts.refusal import Refusal
 from stages.bottleneck.masks import Mask, Words, draw
 from stages.bottleneck.recipe import Decoder, Recipe, View
 from stages.bottleneck.texts import Corpus, read_corpus
-from stages.bottleneck.views import SPECIALS, Collator, Draws
-from stages.bottleneck.visibility import visibility
+from stages.bottleneck.views import Collator, Draws
+from stages.bottleneck.visibility import SPECIALS, Text, visibility
 
 MASKS = {
     "uniform, pieces": Mask("random", 0.3, unit="piece"),
@@ -111,7 +111,9 @@ def alone(collate: Collator, mask: Mask, rows: np.ndarray, by_row: bool) -> Call
 
     def by_rows(step: int) -> list[np.ndarray]:
         draws = Draws(0, step, len(rows), np.arange(len(rows)))
-        return [visibility(mask, word[i], fixed, None, draws.generator("rows", i)) for i in range(len(rows))]
+        return list(
+            visibility(mask, [Text(one, fixed, None, draws.generator("rows", i)) for i, one in enumerate(word)])
+        )
 
     return by_rows if by_row else words
 

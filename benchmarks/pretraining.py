@@ -35,6 +35,7 @@ from stages.bottleneck.recipe import Recipe, load_recipe
 from stages.bottleneck.texts import GENERATED, read_corpus
 from stages.pretraining import WEIGHTS, Start, assembled, begin, needed
 from stages.training.loop import Plan, train
+from stages.training.memory import keep
 from stages.training.processes import join
 
 RECIPES = Path(__file__).parents[1] / "stages" / "recipes"
@@ -85,6 +86,7 @@ def measure(
 
 def run(settings: Settings, name: str, precision: str) -> dict[str, Any]:
     """One recipe in one precision."""
+    keep()
     recipe, processes = load_recipe(RECIPES / f"{name}.yaml"), join()
     if recipe.generator:
         recipe = replace(recipe, generator=replace(recipe.generator, steps=0))

@@ -32,6 +32,7 @@ from stages.bottleneck.texts import GENERATED, read_corpus
 from stages.embedding.probe import Probe, dev_sample
 from stages.training.curves import Curves
 from stages.training.loop import Plan, Report, train
+from stages.training.memory import keep
 from stages.training.processes import Processes, join
 
 WEIGHTS = ("keywords", "salience")
@@ -78,6 +79,7 @@ def pretrain(
         write_json(metrics, {"steps": 0})
         return
     given = needed(chosen, beside, recipe)
+    keep()
     processes = join()
     weights = {name: path for name, path in given.items() if name in WEIGHTS}
     corpus = read_corpus(passages, tokens, weights, {name: given[name] for name in given if name not in WEIGHTS})

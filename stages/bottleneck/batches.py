@@ -5,7 +5,8 @@ import numpy as np
 from stages.artifacts.checkpoints import Vocabulary
 from stages.bottleneck.recipe import Recipe
 from stages.bottleneck.texts import Corpus
-from stages.bottleneck.views import SPECIALS, Collator, Draws, MicroBatch
+from stages.bottleneck.views import Collator, Draws, MicroBatch
+from stages.bottleneck.visibility import SPECIALS
 from stages.training.buckets import Buckets, cut
 from stages.training.processes import Processes
 

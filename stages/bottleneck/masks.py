@@ -82,18 +82,26 @@ def hide(scores: np.ndarray, sizes: np.ndarray, pieces: np.ndarray) -> np.ndarra
     return taken & (sizes > 0)
 
 
-def hide_rows(noise: np.ndarray, sizes: np.ndarray, pieces: int) -> np.ndarray:
-    """`hide` by uniform scores for many rows of one short text: half the bits to sort.
+def hide_rows(noise: np.ndarray, sizes: np.ndarray, text: np.ndarray, pieces: np.ndarray) -> np.ndarray:
+    """`hide` by uniform scores for many rows of few short texts: half the bits to sort, sizes looked up.
 
     Args:
         noise: [rows, W] uint32, uniform; the last `COLUMN_BITS` bits make room for the column.
-        sizes: [W] int pieces in each word, at least 1; at most `SHORT` words.
+        sizes: [texts, W] int pieces in each word, 0 behind a text's end; at most `SHORT` words.
+        text: [rows] of which text a row is.
+        pieces: [texts] int budget.
+
+    Returns:
+        [rows, W] bool; behind a text's end it means nothing.
     """
     column = np.uint32(SHORT - 1)
-    keys = (noise & ~column) | np.arange(len(sizes), dtype=np.uint32)
-    small = sizes.astype(np.int32)
-    allowed = np.full(len(keys), pieces, dtype=np.int32)
-    return _greedy(keys, allowed, lambda ranked: small.take(ranked & column), lambda key: key & column)
+    places = np.arange(sizes.shape[1], dtype=np.uint32)
+    keys = (noise & ~column) | np.where(sizes > 0, places, places | ~column)[text]
+    table = np.zeros((len(sizes), SHORT), dtype=np.int32)
+    table[:, : sizes.shape[1]] = sizes
+    flat, base = table.reshape(-1), (text * SHORT).astype(np.uint32)[:, None]
+    allowed = pieces.astype(np.int32)[text]
+    return _greedy(keys, allowed, lambda ranked: flat.take((ranked & column) + base), lambda key: key & column)
 
 
 def _greedy(keys: np.ndarray, pieces: np.ndarray, size_of: Ranked, column_of: Ranked) -> np.ndarray:

@@ -17,9 +17,7 @@ from stages.bottleneck.fills import FILLS
 from stages.bottleneck.masks import Words, draw
 from stages.bottleneck.recipe import Decoder, Recipe, View
 from stages.bottleneck.texts import TEXTS, Corpus, Stretch
-from stages.bottleneck.visibility import visibility
-
-SPECIALS = 2  # [CLS] and [SEP] around every text
+from stages.bottleneck.visibility import SPECIALS, Text, visibility
 
 
 @dataclass
@@ -161,13 +159,15 @@ class Collator:
         draws: Draws,
     ) -> np.ndarray:
         """[b, L, L] bool of the texts that exist; behind a text's end a row sees the vector alone."""
-        rows, pool = np.flatnonzero(lengths > 0), view.options.get("rows") == "pool"
+        rows, texts = np.flatnonzero(lengths > 0), []
         out = np.zeros((len(rows), ids.shape[1] + SPECIALS, ids.shape[1] + SPECIALS), dtype=bool)
         out[:, :, 0] = True
-        for place, row in enumerate(rows.tolist()):
+        for row in rows.tolist():
             own, n = draws.generator(f"{name}/rows", row), int(lengths[row])
-            fixed, weight = self.special[ids[row, :n]], None if weights is None else weights[row]
-            out[place, : n + SPECIALS, : n + SPECIALS] = visibility(view.mask, word[row, :n], fixed, weight, own, pool)
+            weight = None if weights is None else weights[row]
+            texts.append(Text(word[row, :n], self.special[ids[row, :n]], weight, own))
+        for place, seen in enumerate(visibility(view.mask, texts, view.options.get("rows") == "pool")):
+            out[place, : len(seen), : len(seen)] = seen
         return out
 
     def padded(self, stretch: Stretch) -> tuple[np.ndarray, np.ndarray]:

@@ -48,7 +48,8 @@ def test_rows_of_one_text_follow_the_same_rule(words: list[int], rows: int, rati
     noise = np.random.default_rng(seed).integers(2**32, size=(rows, len(words)), dtype=np.uint32)
     pieces = int(budget(sizes[None], ratio)[0])
     scores = (-(noise >> 8).astype(np.float64) - np.arange(len(words)) / 1024).tolist()
-    assert hide_rows(noise, sizes, pieces).tolist() == [slowly(row, words, pieces) for row in scores]
+    found = hide_rows(noise, sizes[None], np.zeros(rows, dtype=int), np.array([pieces]))
+    assert found.tolist() == [slowly(row, words, pieces) for row in scores]
 
 
 @settings(max_examples=80, deadline=None)
