@@ -25,6 +25,7 @@ from stages.bottleneck.recipe import Decoder, Recipe, View
 from stages.bottleneck.texts import Corpus, read_corpus
 from stages.bottleneck.views import Collator, Draws
 from stages.bottleneck.visibility import SPECIALS, Text, visibility
+from stages.training.memory import keep
 
 MASKS = {
     "uniform, pieces": Mask("random", 0.3, unit="piece"),
@@ -63,6 +64,7 @@ def measure(
     """Print a table in Markdown."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
+    keep()  # as pre-training does
     tables = {name: data / f"{name}.parquet" for name in ("keywords", "salience")}
     corpus = read_corpus(data / "passages.parquet", data / "tokens.parquet", tables, {})
     rows = np.flatnonzero(corpus.passages.pieces.lengths >= length)
