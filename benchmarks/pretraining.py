@@ -25,6 +25,8 @@ from typing import Annotated, Any, Literal
 
 import torch
 import typer
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from stages.artifacts.attention import registered
 from stages.artifacts.checkpoints import TextEncoder
@@ -36,7 +38,7 @@ from stages.bottleneck.texts import GENERATED, read_corpus
 from stages.pretraining import WEIGHTS, Start, assembled, begin, needed
 from stages.training.loop import Plan, train
 from stages.training.memory import keep
-from stages.training.processes import join
+from stages.training.processes import autocast, join
 
 RECIPES = Path(__file__).parents[1] / "stages" / "recipes"
 # real tokens/s measured with the released code on two cores of such a machine (6 layers, 384 wide, vocabulary 30,522,
@@ -205,17 +207,27 @@ class Clock:
         return {part: spent / total for part, spent in self.spent.items()}
 
 
-def counted(model: Autoencoder, batches: Batches, precision: str, device: torch.device) -> float:
-    """Floating-point operations of one step's matrix products, both passes."""
-    from torch.utils.flop_counter import FlopCounterMode
+class Operations(TorchDispatchMode):
+    """Adds up the floating-point operations of matrix products; torch's own counter does not bear nested gradients."""
 
-    with FlopCounterMode(display=False) as counter:
+    total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        count = flop_registry.get(func._overloadpacket)
+        self.total += count(*args, **(kwargs or {}), out_val=out) if count else 0
+        return out
+
+
+def counted(model: Autoencoder, batches: Batches, precision: str, device: torch.device) -> float:
+    """Floating-point operations of one step, both passes."""
+    with Operations() as operations:
         for part in batches(0):
-            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            with autocast(device, precision):
                 loss, _ = model(part.to(device), part.counts)
             loss.backward()
     model.zero_grad()
-    return float(counter.get_total_flops())
+    return float(operations.total)
 
 
 def peak_memory(device: torch.device) -> float:
