@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 import typer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -171,8 +172,8 @@ class Clock:
         model.forward, model.losses = passes, turns  # type: ignore[method-assign, assignment]
         model.read = self.around("encoder", read)  # type: ignore[method-assign]
         model.head.loss = self.around("projection", project)  # type: ignore[method-assign]
-        torch.optim.optimizer.register_optimizer_step_pre_hook(lambda *_: self.to("optimiser"))
-        torch.optim.optimizer.register_optimizer_step_post_hook(lambda *_: self.to("data"))
+        register_optimizer_step_pre_hook(lambda *_: self.to("optimiser"))
+        register_optimizer_step_post_hook(lambda *_: self.to("data"))
         self.began = self.now()
 
     def now(self) -> float:

@@ -37,6 +37,7 @@ class Batch(Protocol):
         ...
 
 
+TIDIED = 3  # steps between returns of memory: a return costs a little time, the holes between tensors memory
 Observed = dict[str, tuple[Tensor, Tensor]]  # name → (sum, count), both scalars; logged as sum / count
 Batches = Callable[[int], list[Any]]  # step → this process's micro-batches
 Probe = Callable[[int], dict[str, float]]
@@ -125,10 +126,11 @@ def train(
             if step in (start, plan.new_parts):
                 _freeze(model, step < plan.new_parts)
             _step(model, optimiser, parts, step, plan, processes, window)
+            if step % TIDIED == 0:
+                give_back()
             report.tokens += sum(part.counts.get("tokens", 0) for part in parts)
             if (step + 1) % plan.log_every == 0 or step + 1 == plan.steps:
                 row = _means(window, processes)
-                give_back()
                 report.seconds += time.monotonic() - began
                 if probe and plan.probe_every and ((step + 1) % plan.probe_every == 0 or step + 1 == plan.steps):
                     row |= _probe(probe, step + 1, model)
