@@ -163,11 +163,11 @@ class Clock:
                 self.to("loss")  # its name is known when it is there
                 found = next(source, None)
                 if found is None:
+                    self.part = "encoder"  # no further loss was being made
                     break
-                self.spent[found[0]] = self.spent.get(found[0], 0.0) + self.spent.pop("loss", 0.0)
                 self.to(found[0])
+                self.spent[found[0]] = self.spent.get(found[0], 0.0) + self.spent.pop("loss", 0.0)
                 yield found
-            self.to("encoder")
 
         model.forward, model.losses = passes, turns  # type: ignore[method-assign, assignment]
         model.read = self.around("encoder", read)  # type: ignore[method-assign]
