@@ -12,9 +12,9 @@ from stages.artifacts.files import remove
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Tokens
+from stages.embedding.pieces import tokenised
 from stages.ranking.crossencoder import Batches, Pairs, Reranker, load_crossencoder, save_crossencoder
 from stages.ranking.groups import Inputs, Rules, read_groups, with_prior
-from stages.ranking.pieces import tokenised
 from stages.ranking.sampling import Sampler, told
 from stages.training.curves import Curves
 from stages.training.loop import Plan, train

@@ -13,10 +13,10 @@ from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Tokens
+from stages.embedding.pieces import tokenised
+from stages.embedding.probe import Probe, dev_sample
 from stages.ranking.biencoder import UNCACHED, Batches, Retriever
 from stages.ranking.groups import Inputs, Rules, read_groups
-from stages.ranking.pieces import tokenised
-from stages.ranking.probe import Probe, dev_sample
 from stages.ranking.sampling import Sampler, told
 from stages.training.curves import Curves
 from stages.training.loop import Plan, train
@@ -87,8 +87,8 @@ def retriever(
     model.normalise = similarity == "cosine"
     probe = None
     if probe_every:
-        dev, positives, sample = dev_sample(queries, qrels, ids, tokenizer, probe_queries, probe_passages, seed)
-        probe = Probe(model, dev, positives, pieces, sample, vocabulary, longest_query, longest, precision)
+        sample = dev_sample(queries, qrels, ids, tokenizer, probe_queries, probe_passages, seed)
+        probe = Probe(model, sample, pieces, vocabulary, longest_query, longest, precision, "dev ")
     asked_pieces = tokenised(asking.texts, tokenizer)
     limits = longest_query, longest, chunk or UNCACHED
     batches = Batches(sampler, asked_pieces, pieces, vocabulary, *limits, processes)

@@ -1,7 +1,8 @@
 """The whole model: encode each view once, hand each decoder the view that it reads, sum the named losses."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -9,11 +10,14 @@ from torch import Tensor, nn
 from stages.artifacts.checkpoints import TextEncoder
 from stages.bottleneck.decoders import NETWORKS
 from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, initialise
-from stages.bottleneck.generator import Generator
 from stages.bottleneck.recipe import Decoder, Recipe
+from stages.bottleneck.turns import in_turns
 from stages.bottleneck.views import MicroBatch, ViewBatch
 from stages.bottleneck.vocabulary import ReplacementHead, VocabularyHead
 from stages.training.processes import Processes
+
+if TYPE_CHECKING:
+    from stages.bottleneck.generator import Generator
 
 
 class Autoencoder(nn.Module):
@@ -30,7 +34,7 @@ class Autoencoder(nn.Module):
         heads: dict[str, Tensor],
         teacher: TextEncoder | None = None,
         pieces: Tensor | None = None,
-        generator: Generator | None = None,
+        generator: "Generator | None" = None,
         processes: Processes | None = None,
     ):
         """Args:
@@ -73,17 +77,33 @@ class Autoencoder(nn.Module):
 
     def forward(self, batch: MicroBatch, totals: dict[str, int]) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
         """This micro-batch's share of the weighted sum of mean losses, and every loss and accuracy by name."""
-        views, losses = self.filled(batch.views)
+        views, learnt = self.filled(batch.views)
+        tally = Tally(self, batch.counts, totals)
+        share = torch.stack([tally(name, *outcome) for name, outcome in learnt.items()]).sum() if learnt else 0.0
         readings = {name: self.read(views[f"encoder/{name}"]) for name in self.recipe.encoder}
+        tensors = [tensor for reading in readings.values() for tensor in reading.tensors()]
+
+        def losses(read: Sequence[Tensor]) -> Iterator[Tensor]:
+            given = iter(read)
+            own = {name: reading.of(given) for name, reading in readings.items()}
+            yield from (tally(name, *outcome) for name, outcome in self.losses(own, views))
+
+        share = share + in_turns(losses, tensors, [one for one in self.parameters() if one.requires_grad])
+        # a micro-batch may hold nothing to learn from, and the loop calls backward all the same
+        return share if share.requires_grad else share + self.head.bias.sum() * 0, tally.observed
+
+    def losses(
+        self, readings: dict[str, Reading], views: dict[str, ViewBatch]
+    ) -> Iterator[tuple[str, tuple[Tensor, Tensor | None]]]:
+        """Name, and (summed loss, hits), of every view that there is something to learn from, the encoder's first."""
         for name, spec in self.recipe.encoder.items():
             view = views[f"encoder/{name}"]
             if len(view.labels):
-                losses[f"encoder/{name}"] = self.around.rebuild(readings[name].states, view, spec.predict)
+                yield f"encoder/{name}", self.around.rebuild(readings[name].states, view, spec.predict)
         for name, decoder in self.recipe.decoders.items():
             network = self.network(name)
             if len(views[name].rows) or network.compares:  # peers wait for one that compares
-                losses[name] = network(self.part(decoder, readings, views, views[name]), views[name])
-        return self.sum(losses, batch, totals)
+                yield name, network(self.part(decoder, readings, views, views[name]), views[name])
 
     def network(self, name: str) -> Network:
         """The network of a decoder, its own or shared."""
@@ -122,29 +142,34 @@ class Autoencoder(nn.Module):
         states, middle = encode(self.encoder, view, wanted)
         return Reading(self.encoder.pool(states, view.lengths), states, middle, view.lengths, view.clean)
 
-    def sum(
-        self, losses: dict[str, tuple[Tensor, Tensor | None]], batch: MicroBatch, totals: dict[str, int]
-    ) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
-        """Σ weight · loss / count over the global batch."""
-        share = torch.zeros((), device=self.head.bias.device)
-        observed: dict[str, tuple[Tensor, Tensor]] = {}
-        for name, (loss, hits) in losses.items():
-            weight, count = self.counted(name)
-            share = share + weight * loss / max(totals[count], 1)
-            here = torch.tensor(float(batch.counts[count]))
-            observed[f"{name}/loss"] = (loss, here)
-            if hits is not None:
-                observed[f"{name}/accuracy"] = (hits, here)
-        # a micro-batch may hold nothing to learn from, and the loop calls backward all the same
-        return share if share.requires_grad else share + self.head.bias.sum() * 0, observed
+
+class Tally:
+    """What became of one micro-batch: the weighted share of every loss, and what was observed.
+
+    Attributes:
+        observed: sums and counts by name, without gradient.
+    """
+
+    def __init__(self, model: Autoencoder, here: dict[str, int], totals: dict[str, int]):
+        self.model, self.here, self.totals, self.views = model, here, totals, model.recipe.views()
+        self.observed: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, name: str, loss: Tensor, hits: Tensor | None) -> Tensor:
+        """Weight · loss / count over the global batch."""
+        weight, count = self.counted(name)
+        here = torch.tensor(float(self.here[count]))
+        self.observed[f"{name}/loss"] = loss.detach(), here
+        if hits is not None:
+            self.observed[f"{name}/accuracy"] = hits, here
+        return weight * loss / max(self.totals[count], 1)
 
     def counted(self, name: str) -> tuple[float, str]:
         """The weight of a loss, and the name of the count that it is a mean over."""
         if name.startswith("generator/"):
-            assert self.recipe.generator is not None
-            return self.recipe.generator.weight, f"{name.removeprefix('generator/')}/replaced"
-        per_text = name in self.recipe.decoders and self.network(name).per == "texts"
-        return self.recipe.views()[name].weight, f"{name}/texts" if per_text else name
+            assert self.model.recipe.generator is not None
+            return self.model.recipe.generator.weight, f"{name.removeprefix('generator/')}/replaced"
+        per_text = name in self.model.recipe.decoders and self.model.network(name).per == "texts"
+        return self.views[name].weight, f"{name}/texts" if per_text else name
 
 
 def encode(encoder: TextEncoder, view: ViewBatch, middle: bool) -> tuple[Tensor, Tensor | None]:

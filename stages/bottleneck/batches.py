@@ -5,7 +5,8 @@ import numpy as np
 from stages.artifacts.checkpoints import Vocabulary
 from stages.bottleneck.recipe import Recipe
 from stages.bottleneck.texts import Corpus
-from stages.bottleneck.views import SPECIALS, Collator, Draws, MicroBatch
+from stages.bottleneck.views import Collator, Draws, MicroBatch
+from stages.bottleneck.visibility import SPECIALS
 from stages.training.buckets import Buckets, cut
 from stages.training.processes import Processes
 
@@ -35,6 +36,11 @@ class Batches:
         self.buckets = Buckets(np.minimum(corpus.passages.pieces.lengths, longest), batch, seed, SHORTEST)
         self.longest, self.pieces, self.seed, self.processes = longest, pieces, seed, processes
         self.seen = np.zeros(2, dtype=np.int64)  # real and padded pieces of the encoder's views
+
+    def of(self, recipe: Recipe) -> "Batches":
+        """The same passages in the same order, as another recipe looks at them."""
+        seen = self.collate.corpus, self.collate.vocabulary, self.longest, self.buckets.batch
+        return Batches(recipe, *seen, self.pieces, self.seed, self.processes)
 
     def __call__(self, step: int) -> list[MicroBatch]:
         """Every ``world``-th passage of the step's batch, cut into micro-batches.

@@ -12,6 +12,10 @@ import numpy as np
 SIZE_BITS, INDEX_BITS = 12, 19  # of a word's size and column in a key: as many as there is room for
 SIZE, INDEX, SHIFT = (1 << SIZE_BITS) - 1, (1 << INDEX_BITS) - 1, SIZE_BITS + INDEX_BITS
 
+COLUMN_BITS = 8
+SHORT = 1 << COLUMN_BITS  # words of a text whose rows `hide_rows` can mask: 24 bits are left, as many as a float32 has
+
+Ranked = Callable[[np.ndarray], np.ndarray]
 Noise = Callable[[str], np.ndarray]  # "uniform" or "normal" → [B, W] float32, fresh at each call
 
 
@@ -74,23 +78,50 @@ def hide(scores: np.ndarray, sizes: np.ndarray, pieces: np.ndarray) -> np.ndarra
     Returns:
         [B, W] bool, true where the word is hidden: never more than ``pieces`` in a row.
     """
-    keys = _keys(scores, sizes)
+    taken = _greedy(_keys(scores, sizes), pieces, lambda ranked: ranked & SIZE, lambda key: (key >> SIZE_BITS) & INDEX)
+    return taken & (sizes > 0)
+
+
+def hide_rows(noise: np.ndarray, sizes: np.ndarray, text: np.ndarray, pieces: np.ndarray) -> np.ndarray:
+    """`hide` by uniform scores for many rows of few short texts: half the bits to sort, sizes looked up.
+
+    Args:
+        noise: [rows, W] uint32, uniform; the last `COLUMN_BITS` bits make room for the column.
+        sizes: [texts, W] int pieces in each word, 0 behind a text's end; at most `SHORT` words.
+        text: [rows] of which text a row is.
+        pieces: [texts] int budget.
+
+    Returns:
+        [rows, W] bool; behind a text's end it means nothing.
+    """
+    column = np.uint32(SHORT - 1)
+    places = np.arange(sizes.shape[1], dtype=np.uint32)
+    keys = (noise & ~column) | np.where(sizes > 0, places, places | ~column)[text]
+    table = np.zeros((len(sizes), SHORT), dtype=np.int32)
+    table[:, : sizes.shape[1]] = sizes
+    flat, base = table.reshape(-1), (text * SHORT).astype(np.uint32)[:, None]
+    allowed = pieces.astype(np.int32)[text]
+    return _greedy(keys, allowed, lambda ranked: flat.take((ranked & column) + base), lambda key: key & column)
+
+
+def _greedy(keys: np.ndarray, pieces: np.ndarray, size_of: Ranked, column_of: Ranked) -> np.ndarray:
+    """[B, W] bool: the words of the smallest keys, passing over those that exceed what is left of ``pieces`` [B]."""
     ranked = np.sort(keys, axis=1)
-    used = np.cumsum(ranked & SIZE, axis=1)
+    size = size_of(ranked)
+    used = np.cumsum(size, axis=1, dtype=size.dtype)
     first = (used <= pieces[:, None]).sum(1)  # words before the first that would exceed the budget
     before, some = np.maximum(first - 1, 0)[:, None], (first > 0)[:, None]
-    taken: np.ndarray = (keys <= np.take_along_axis(ranked, before, 1)) & some & (sizes > 0)
+    taken: np.ndarray = (keys <= np.take_along_axis(ranked, before, 1)) & some
     left = pieces - np.where(some, np.take_along_axis(used, before, 1), 0)[:, 0]
-    open_, columns = np.flatnonzero(left > 0), np.arange(sizes.shape[1])
+    open_, columns = np.flatnonzero((left > 0) & (first < keys.shape[1])), np.arange(keys.shape[1])
     while len(open_):  # few rows, few rounds: what is left of a budget is smaller than a word
-        size = (ranked[open_] & SIZE).astype(np.int16)
-        fits = (columns >= first[open_, None]) & (size > 0) & (size <= left[open_, None].astype(np.int16))
+        sizes = size[open_]
+        fits = (columns >= first[open_, None]) & (sizes > 0) & (sizes <= left[open_, None])
         place = fits.argmax(1)
         found = fits[np.arange(len(open_)), place]
         open_, place = open_[found], place[found]
-        key = ranked[open_, place]
-        taken[open_, (key >> SIZE_BITS) & INDEX] = True
-        left[open_] -= key & SIZE
+        taken[open_, column_of(ranked[open_, place])] = True
+        left[open_] -= size[open_, place]
         first[open_] = place + 1
         open_ = open_[left[open_] > 0]
     return taken

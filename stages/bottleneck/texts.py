@@ -39,9 +39,12 @@ class Pieces:
         return Pieces(pieces, word_of_piece.values, words.offsets)
 
     def words(self, places: np.ndarray) -> np.ndarray:
-        """The word of each place among the flat pieces, counted over the whole table."""
-        rows = np.searchsorted(self.pieces.offsets, places, side="right") - 1
-        words: np.ndarray = self.word_offsets[rows] + self.word_of_piece[places]
+        """The word of each place [B, L] among the flat pieces, counted over the whole table; places rise in a row."""
+        offsets = self.pieces.offsets
+        first, last = (np.searchsorted(offsets, places[:, [edge]], side="right") - 1 for edge in (0, -1))
+        inside = np.array_equal(first, last)  # a stretch seldom leaves its passage, and looking up few is quicker
+        rows = first if inside else np.searchsorted(offsets, places, side="right") - 1
+        words: np.ndarray = self.word_offsets[rows] + np.asarray(self.word_of_piece).take(places)
         return words
 
 

@@ -17,9 +17,7 @@ from stages.bottleneck.fills import FILLS
 from stages.bottleneck.masks import Words, draw
 from stages.bottleneck.recipe import Decoder, Recipe, View
 from stages.bottleneck.texts import TEXTS, Corpus, Stretch
-from stages.bottleneck.visibility import visibility
-
-SPECIALS = 2  # [CLS] and [SEP] around every text
+from stages.bottleneck.visibility import SPECIALS, Text, visibility
 
 
 @dataclass
@@ -129,10 +127,7 @@ class Collator:
     ) -> tuple[ViewBatch, np.ndarray]:
         """One view, and which words [B, W] it hides; ``read`` is the latter of the view that it reads."""
         ids, word = self.padded(stretch)
-        sizes = _sizes(word, ids.shape)
-        if view.mask.unit == "piece":
-            word = np.where(word >= 0, np.arange(ids.shape[1]), -1)
-            sizes = (word >= 0).astype(np.int64)
+        word, sizes = self.words(view, word)
         weights = self.weights(view, stretch, word, sizes)
         if isinstance(view, Decoder) and NETWORKS[view.network].rows:
             made = self.tensors(view, ids, ids, np.zeros(ids.shape, dtype=bool), stretch.lengths)
@@ -164,13 +159,15 @@ class Collator:
         draws: Draws,
     ) -> np.ndarray:
         """[b, L, L] bool of the texts that exist; behind a text's end a row sees the vector alone."""
-        rows, pool = np.flatnonzero(lengths > 0), view.options.get("rows") == "pool"
+        rows, texts = np.flatnonzero(lengths > 0), []
         out = np.zeros((len(rows), ids.shape[1] + SPECIALS, ids.shape[1] + SPECIALS), dtype=bool)
         out[:, :, 0] = True
-        for place, row in enumerate(rows.tolist()):
+        for row in rows.tolist():
             own, n = draws.generator(f"{name}/rows", row), int(lengths[row])
-            fixed, weight = self.special[ids[row, :n]], None if weights is None else weights[row]
-            out[place, : n + SPECIALS, : n + SPECIALS] = visibility(view.mask, word[row, :n], fixed, weight, own, pool)
+            weight = None if weights is None else weights[row]
+            texts.append(Text(word[row, :n], self.special[ids[row, :n]], weight, own))
+        for place, seen in enumerate(visibility(view.mask, texts, view.options.get("rows") == "pool")):
+            out[place, : len(seen), : len(seen)] = seen
         return out
 
     def padded(self, stretch: Stretch) -> tuple[np.ndarray, np.ndarray]:
@@ -178,21 +175,31 @@ class Collator:
         width = max(int(stretch.lengths.max(initial=0)), 1)
         columns = np.arange(width)
         real = columns < stretch.lengths[:, None]
-        places = np.where(real, stretch.starts[:, None] + columns, 0)
         if not real.any():
             return np.full(real.shape, self.vocabulary.pad, dtype=np.int64), np.full(real.shape, -1)
-        ids = np.where(real, stretch.source.pieces.values[places], self.vocabulary.pad).astype(np.int64)
-        words = np.where(real, stretch.source.words(places), 0)
+        ends = np.maximum(stretch.lengths, 1)[:, None] - 1  # behind its end a text's last place stands again
+        starts = np.minimum(stretch.starts, len(stretch.source.word_of_piece) - 1)[:, None]
+        places = starts + np.minimum(columns, ends)
+        pieces = np.asarray(stretch.source.pieces.values).take(places)
+        ids = np.where(real, pieces, self.vocabulary.pad).astype(np.int64)
+        words = stretch.source.words(places)
         return ids, np.where(real, words - words[:, :1], -1)
+
+    def words(self, view: View, word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[B, L] the units that the view hides whole, and [B, W] the pieces in each."""
+        if view.mask.unit == "word":
+            return word, _sizes(word)
+        word = np.where(word >= 0, np.arange(word.shape[1]), -1)
+        return word, (word >= 0).astype(np.int64)
 
     def weights(self, view: View, stretch: Stretch, word: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
         """[B, W] the weights that the view's mask looks at."""
         if not view.mask.by:
             return None
         assert stretch.weighted, f"{view.text} has no word weights"
-        own = self.corpus.weights[view.mask.by]
-        first = stretch.source.words(np.minimum(stretch.starts, len(stretch.source.word_of_piece) - 1))
-        return np.asarray(own[np.minimum(first[:, None] + np.arange(sizes.shape[1]), len(own) - 1)])
+        own = np.asarray(self.corpus.weights[view.mask.by])
+        first = stretch.source.words(np.minimum(stretch.starts, len(stretch.source.word_of_piece) - 1)[:, None])
+        return own.take(first + np.arange(sizes.shape[1]), mode="clip")
 
     def tensors(
         self, view: View, clean: np.ndarray, filled: np.ndarray, hidden: np.ndarray, lengths: np.ndarray
@@ -218,7 +225,7 @@ class Collator:
         return out
 
 
-def _sizes(word: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _sizes(word: np.ndarray) -> np.ndarray:
     """[B, W] pieces in each word."""
     width = int(word.max(initial=0)) + 1
     flat = (word + np.arange(len(word))[:, None] * width)[word >= 0]

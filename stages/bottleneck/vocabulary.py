@@ -18,41 +18,58 @@ class LinearCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """[n, d], [V, d], [V], [n] → summed loss (float32) and the number of pieces guessed right."""
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, pieces: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """[n, d], [V, d], [V], [n] → summed loss (float32) and the number of pieces guessed right.
+
+        Args:
+            pieces: [V'] the rows of weight and bias that are chosen among, all by default; labels are places in it.
+        """
         kind = torch.bfloat16 if torch.is_autocast_enabled(hidden.device.type) else hidden.dtype
         rows = ROWS_GPU if hidden.is_cuda else ROWS_CPU
         cached = rows if hidden.is_cuda else CACHED
-        matrix, states = weight.detach().to(kind), hidden.detach().to(kind)
-        grads = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
+        matrix, offset, states = (part.detach() for part in (weight, bias, hidden))
+        if pieces is not None:
+            matrix, offset = matrix.index_select(0, pieces), offset.index_select(0, pieces)
+        matrix, offset, states = matrix.to(kind), offset.to(kind), states.to(kind)
+        learns = ctx.needs_input_grad[1]  # not while only new parts are trained
+        grads = torch.empty_like(states), weight.new_zeros(matrix.shape if learns else 0), bias.new_zeros(len(matrix))
         loss, correct = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.float32)
         for start in range(0, len(states), rows):
             block = states[start : start + rows]
-            slopes = torch.empty(len(block), len(weight), dtype=kind, device=hidden.device)
+            slopes = torch.empty(len(block), len(matrix), dtype=kind, device=hidden.device)
             for row in range(0, len(block), cached):
                 part = slice(start + row, min(start + row + cached, start + len(block)))
                 wanted = labels[part, None]
-                logits = torch.addmm(bias.detach().to(kind), states[part], matrix.T)
-                chances = logits.log_softmax(1, dtype=torch.float32)
+                chances = torch.addmm(offset, states[part], matrix.T).log_softmax(1, dtype=torch.float32)
                 given = chances.gather(1, wanted)
                 loss -= given.sum()
                 correct += (given[:, 0] >= chances.amax(1)).sum()
-                slope = chances.exp_().scatter_add_(1, wanted, torch.full_like(given, -1.0))
-                slopes[row : row + cached] = slope
+                slopes[row : row + cached] = chances.exp_().scatter_add_(1, wanted, torch.full_like(given, -1.0))
             torch.mm(slopes, matrix, out=grads[0][start : start + rows])
-            grads[1].add_(slopes.T @ block)
+            if learns:
+                grads[1].add_(slopes.T @ block)
             grads[2].add_(slopes.sum(0, dtype=torch.float32))
-        ctx.save_for_backward(*grads)
-        ctx.kind = hidden.dtype
+        ctx.save_for_backward(*grads, pieces)
+        ctx.kind, ctx.size = hidden.dtype, len(weight)
         ctx.mark_non_differentiable(correct)
         return loss, correct
 
     @staticmethod
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
         """Scale the gradients that the forward found."""
-        hidden, weight, bias = ctx.saved_tensors
+        hidden, weight, bias, pieces = ctx.saved_tensors
         slope = outputs[0]
-        return hidden.to(ctx.kind).mul_(slope), weight.mul_(slope), bias.mul_(slope), None
+        weight, bias = (
+            _spread(grad.mul_(slope), pieces, ctx.size) if grad.numel() else None for grad in (weight, bias)
+        )
+        return hidden.to(ctx.kind).mul_(slope), weight, bias, None, None
+
+
+def _spread(grad: Tensor, pieces: Tensor | None, size: int) -> Tensor:
+    """[V', ...] of the chosen rows → [V, ...] of all, zero elsewhere."""
+    return grad if pieces is None else grad.new_zeros(size, *grad.shape[1:]).index_copy_(0, pieces, grad)
 
 
 class VocabularyHead(nn.Module):
@@ -89,9 +106,9 @@ class VocabularyHead(nn.Module):
         hidden = states if plain else self.transform(states)
         weight: Tensor = self.tied[0].weight
         bias: Tensor = torch.zeros_like(self.bias) if plain else self.bias
-        if len(self.pieces) < len(self.place):
-            weight, bias, labels = weight[self.pieces], bias[self.pieces], self.place[labels]
-        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, bias, labels)  # type: ignore[no-untyped-call]
+        few = self.pieces if len(self.pieces) < len(self.place) else None
+        labels = labels if few is None else self.place[labels]
+        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, bias, labels, few)  # type: ignore[no-untyped-call]
         return outcome
 
     def logits(self, states: Tensor) -> Tensor:

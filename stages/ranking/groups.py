@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.judgements import Asked, asked, joined, judged, known_rows, passage_ids, ragged, rows_in
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Run
-from stages.ranking.judgements import Asked, asked, joined, judged, known_rows, passage_ids, ragged, rows_in
 
 SPACE = re.compile(r"\s+")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.judgements import Asked, rows_in
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
+from stages.embedding.probe import CUTOFF
 from stages.ranking.crossencoder import CrossEncoder, Pairs, score
-from stages.ranking.judgements import Asked, rows_in
-from stages.ranking.probe import CUTOFF
 from stages.ranking.runs import by_query, ranks_within
 from stages.ranking.shards import Shards
 from stages.training.processes import Processes

@@ -37,6 +37,7 @@ class Batch(Protocol):
         ...
 
 
+TIDIED = 3  # steps between returns of memory: a return costs a little time, the holes between tensors memory
 Observed = dict[str, tuple[Tensor, Tensor]]  # name → (sum, count), both scalars; logged as sum / count
 Batches = Callable[[int], list[Any]]  # step → this process's micro-batches
 Probe = Callable[[int], dict[str, float]]
@@ -122,11 +123,14 @@ def train(
     with Ahead(batches, start, plan.steps) as ahead, Progress(what, plan.steps, "steps", start) as bar:
         for step in range(start, plan.steps):
             began, parts = time.monotonic(), ahead.take()
+            if step in (start, plan.new_parts):
+                _freeze(model, step < plan.new_parts)
             _step(model, optimiser, parts, step, plan, processes, window)
+            if step % TIDIED == 0:
+                give_back()
             report.tokens += sum(part.counts.get("tokens", 0) for part in parts)
             if (step + 1) % plan.log_every == 0 or step + 1 == plan.steps:
                 row = _means(window, processes)
-                give_back()
                 report.seconds += time.monotonic() - began
                 if probe and plan.probe_every and ((step + 1) % plan.probe_every == 0 or step + 1 == plan.steps):
                     row |= _probe(probe, step + 1, model)
@@ -183,10 +187,6 @@ def _step(
     window: Observed,
 ) -> None:
     torch.manual_seed((plan.seed * 1_000_003 + step) * 1009 + processes.rank)  # dropout, whatever came before
-    new: set[str] = getattr(model, "new", set())
-    alone = step < plan.new_parts and bool(new)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not alone or name in new)
     totals = _totals(parts, processes)
     for part in parts:
         with autocast(processes.device, plan.precision):
@@ -198,6 +198,13 @@ def _step(
         group["lr"] = plan.rate(step)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
+
+
+def _freeze(model: nn.Module, old: bool) -> None:
+    """Let all of the model learn, or only what is new in it, if anything is."""
+    new: set[str] = getattr(model, "new", set())
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not (old and new) or name in new)
 
 
 def _totals(parts: list[Any], processes: Processes) -> dict[str, int]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.bottleneck.masks import Mask, Words, budget, draw, hide
+from stages.bottleneck.masks import Mask, Words, budget, draw, hide, hide_rows
 
 SIZES = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=12), min_size=1, max_size=6)
 
@@ -39,6 +39,17 @@ def test_hide_is_the_greedy_rule(rows: list[list[int]], ratio: float, seed: int)
     pieces = budget(sizes, ratio)
     expected = [slowly(scores[i].tolist(), sizes[i].tolist(), int(pieces[i])) for i in range(len(sizes))]
     assert hide(scores, sizes, pieces).tolist() == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=256), st.integers(1, 5), st.floats(0.01, 0.99), st.integers(0))
+def test_rows_of_one_text_follow_the_same_rule(words: list[int], rows: int, ratio: float, seed: int) -> None:
+    sizes = np.array(words)
+    noise = np.random.default_rng(seed).integers(2**32, size=(rows, len(words)), dtype=np.uint32)
+    pieces = int(budget(sizes[None], ratio)[0])
+    scores = (-(noise >> 8).astype(np.float64) - np.arange(len(words)) / 1024).tolist()
+    found = hide_rows(noise, sizes[None], np.zeros(rows, dtype=int), np.array([pieces]))
+    assert found.tolist() == [slowly(row, words, pieces) for row in scores]
 
 
 @settings(max_examples=80, deadline=None)

@@ -138,7 +138,7 @@ def test_a_weight_for_every_word_of_a_stretch_that_starts_anywhere(world: World,
         pieces = everything.passages.pieces
         total = min(int(pieces.lengths[row]), 30)
         start = pieces.offsets[row] + total // 2
-        words = everything.passages.words(np.arange(start, start + length - 2))
+        words = everything.passages.words(np.arange(start, start + length - 2)[None])[0]
         if len(set(np.bincount(words - words[0]).tolist())) == 1 and hidden.any():  # equal sizes: exactly the top k
             own = weights[words]
             assert own[hidden[1 : length - 1]].min() >= own[~hidden[1 : length - 1]].max() - 1e-6

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.bottleneck.masks import Mask, budget
-from stages.bottleneck.visibility import POOL, visibility
+from stages.bottleneck.visibility import GROUP, POOL, Text, visibility
 from stages.training.processes import Processes
 from tests.bottleneck.build import batches, named
 from tests.conftest import World
@@ -18,7 +18,8 @@ def matrix(
 ) -> np.ndarray:
     word = np.repeat(np.arange(len(sizes)), sizes)
     fixed = np.zeros(len(word), dtype=bool) if fixed is None else fixed
-    return visibility(Mask("random", ratio), word, fixed, None, np.random.default_rng(seed), pool)
+    (seen,) = visibility(Mask("random", ratio), [Text(word, fixed, None, np.random.default_rng(seed))], pool)
+    return seen
 
 
 @settings(max_examples=60, deadline=None)
@@ -41,6 +42,14 @@ def test_what_a_row_sees(sizes: list[int], ratio: float, seed: int, pool: bool) 
         assert hidden.sum() <= allowed
         for one in range(len(sizes)):
             assert len(set(hidden[word == one].tolist())) == 1
+
+
+def test_texts_masked_together_are_masked_as_alone() -> None:
+    rng = np.random.default_rng(0)
+    words = [np.repeat(np.arange(n), rng.integers(1, 4, n)) for n in rng.integers(1, 40, GROUP + 3)]
+    texts = [Text(word, np.zeros(len(word), bool), None, np.random.default_rng(i)) for i, word in enumerate(words)]
+    for i, (word, seen) in enumerate(zip(words, visibility(Mask("random", 0.5), texts), strict=True)):
+        assert np.array_equal(seen, matrix(np.bincount(word).tolist(), 0.5, i))
 
 
 def test_special_pieces_inside_a_text_stay_visible() -> None:

@@ -1,7 +1,8 @@
 """What a decoder is given, and what it owes."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from stages.training.processes import Processes
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
+    from stages.bottleneck.views import ViewBatch
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Surroundings:
     detector: ReplacementHead | None = None
     processes: Processes | None = None
 
-    def rebuild(self, states: Tensor, view: "Target", predict: str) -> tuple[Tensor, Tensor]:
+    def rebuild(self, states: Tensor, view: "ViewBatch", predict: str) -> tuple[Tensor, Tensor]:
         """[b, L, d] states → summed loss and hits at the places to predict."""
         chosen = states.reshape(-1, states.shape[-1])[view.places]
         if predict != "replaced":
@@ -61,18 +63,14 @@ class Reading:
     clean: Tensor
     beside: Tensor | None = None
 
+    def tensors(self) -> list[Tensor]:
+        """What in it has a gradient: vector, states and, where it is kept, the middle layer."""
+        return [self.vector, self.states] + ([] if self.middle is None else [self.middle])
 
-class Target(Protocol):
-    """The decoder's own view: see `views.ViewBatch`."""
-
-    ids: Tensor
-    clean: Tensor
-    lengths: Tensor
-    hidden: Tensor
-    places: Tensor
-    labels: Tensor
-    documents: Tensor
-    visible: Tensor | None
+    def of(self, tensors: Iterator[Tensor]) -> "Reading":
+        """The same with others in place of its `tensors`."""
+        vector, states = next(tensors), next(tensors)
+        return replace(self, vector=vector, states=states, middle=self.middle if self.middle is None else next(tensors))
 
 
 class Network(nn.Module):
@@ -102,11 +100,11 @@ class Network(nn.Module):
         """The encoder whose parts are shared."""
         return self.around[0].encoder
 
-    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+    def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         """The summed loss, and the number of pieces guessed right (None where nothing is guessed)."""
         raise NotImplementedError
 
-    def rebuild(self, states: Tensor, target: Target) -> tuple[Tensor, Tensor]:
+    def rebuild(self, states: Tensor, target: "ViewBatch") -> tuple[Tensor, Tensor]:
         """[b, L, d] states → loss and hits at the places to predict."""
         return self.around[0].rebuild(states, target, self.predict)
 
