@@ -1,6 +1,5 @@
 """Cross-encoder and run → run with the cross-encoder's scores: a teacher's, or a re-ranking."""
 
-from collections import deque
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +16,7 @@ from stages.artifacts.tables import Run, Tokens
 from stages.ranking.crossencoder import Pairs, for_inference
 from stages.ranking.judgements import asked, judged, passage_ids, sorted_places
 from stages.ranking.pieces import tokenised
+from stages.ranking.rankings import Rankings, read_rankings
 from stages.ranking.rescoring import Choice, Gate, parts, reordered, score_all
 from stages.ranking.shards import Shards
 from stages.training.processes import join
@@ -52,15 +52,15 @@ def rescore(
     wanted = splits or ["train", "dev", "test"]
     asking, ids = asked(queries, wanted), passage_ids(tokens)
     choice = Choice(asking, ids, judged(qrels, asking, ids), depth, add_positives)
-    deque(parts(run, choice), maxlen=0)  # bad input is refused before any work
+    rankings = read_rankings(run, asking, ids)  # bad input is refused before any work
     pieces = tokenised(asking.texts, load_tokenizer(reranker)), read_ragged(Tokens, tokens, "pieces")
     pairs = Pairs(*pieces, load_vocabulary(reranker), longest, longest_query)
     shards = Shards(scratch("rescore", settings, [reranker, run, tokens, queries, qrels]))
-    score_all(for_inference(reranker, precision, processes.device), pairs, run, choice, shards, processes)
+    score_all(for_inference(reranker, precision, processes.device), pairs, rankings, choice, shards, processes)
     if processes.first:
         dev = asking.splits == "dev"
         gate = Gate(choice, sorted_places(ids), dev)
-        _write(out, run, choice, shards, gate, keep_rest, prior)
+        _write(out, rankings, choice, shards, gate, keep_rest, prior)
         gate.warn()
         if metrics:
             count, seconds = shards.spent()
@@ -69,9 +69,11 @@ def rescore(
         remove(shards.folder)
 
 
-def _write(out: Path, run: Path, choice: Choice, shards: Shards, gate: Gate, keep_rest: bool, prior: float) -> None:
+def _write(
+    out: Path, rankings: Rankings, choice: Choice, shards: Shards, gate: Gate, keep_rest: bool, prior: float
+) -> None:
     with Run.writer(out) as writer:
-        for number, part in enumerate(parts(run, choice)):
+        for number, part in enumerate(parts(rankings, choice)):
             scores = np.asarray(shards.load(number)) + np.float32(prior) * part.known
             gate.see(part, scores)
             queries, rows, found, ranks = reordered(part, scores, gate.order, keep_rest)

@@ -1,20 +1,17 @@
 """Which passages each training query may learn from: its positives, and the negatives a run proposes for it."""
 
-import re
-import unicodedata
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.identity import digest, normalised
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Run
 from stages.ranking.judgements import Asked, asked, joined, judged, known_rows, passage_ids, ragged, rows_in
-
-SPACE = re.compile(r"\s+")
+from stages.ranking.known import Known
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def read_groups(inputs: Inputs, rules: Rules, seed: int, fraction: float) -> tup
 
 
 def same_texts(path: Path | str, ids: pa.Array) -> np.ndarray:
-    """[passages] uint64: equal where the normalised texts (NFKC, case folded, white space collapsed) are.
+    """[passages] uint64: equal where the normalised texts (`identity.normalised`) are.
 
     Raises:
         Refusal: the passages are not those of ``ids``, in their order.
@@ -95,7 +92,7 @@ def same_texts(path: Path | str, ids: pa.Array) -> np.ndarray:
     for batch in Passages.stream(path, ["passage_id", "text"]):
         if not batch.column("passage_id").equals(ids.slice(start, batch.num_rows)):
             raise Refusal(f"{path}: rows {start}–{start + batch.num_rows - 1}: passage_ids differ from the tokens'")
-        out[start : start + batch.num_rows] = [_digest(text) for text in batch.column("text").to_pylist()]
+        out[start : start + batch.num_rows] = [digest(normalised(text)) for text in batch.column("text").to_pylist()]
         start += batch.num_rows
     if start < len(ids):
         raise Refusal(f"{path}: {start} passages, the tokens have {len(ids)}")
@@ -125,9 +122,7 @@ def with_negatives(groups: Groups, run: Path | str, queries: Asked, ids: pa.Arra
     Raises:
         Refusal: the run holds unknown passages, or nothing for these queries.
     """
-    group_of = np.full(len(queries), -1, dtype=np.int64)
-    group_of[groups.queries] = np.arange(len(groups))
-    owner, row, rank, score = _candidates(run, queries, ids, group_of, rules.last)
+    owner, row, rank, score = _candidates(run, groups, queries, ids, rules.last)
     if not len(owner):
         raise Refusal(f"{run}: no rows for the training queries of {queries.path}")
     positive = is_positive(groups, owner, row)
@@ -156,18 +151,12 @@ def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array)
     Raises:
         Refusal: the teacher did not score a positive.
     """
-    group_of = np.full(len(queries), -1, dtype=np.int64)
-    group_of[groups.queries] = np.arange(len(groups))
-    owner, row, _, score = _candidates(run, queries, ids, group_of, None)
-    keys = owner * len(ids) + row
-    order = np.argsort(keys)
-    keys, score = keys[order], score[order]
-    positive = _looked_up(_keys(groups.positives, len(ids)), keys, score)
+    known = _known(run, groups, queries, ids)
+    positive, negative = known.of_rows(groups.positives), known.of_rows(groups.negatives)
     if np.isnan(positive).any():
         at = int(np.flatnonzero(np.isnan(positive))[0])
         query = queries.ids[groups.queries[np.searchsorted(groups.positives.offsets, at, side="right") - 1]]
         raise Refusal(f"{run}: no score for query {query} and its positive {ids[groups.positives.values[at]]}")
-    negative = _looked_up(_keys(groups.negatives, len(ids)), keys, score)
     scored = ~np.isnan(negative)
     owners = np.repeat(np.arange(len(groups)), groups.negatives.lengths)[scored]
     negatives = ragged(owners, groups.negatives.values[scored], len(groups))
@@ -176,22 +165,9 @@ def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array)
 
 
 def with_prior(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array) -> Groups:
-    """The groups with the run's own scores where a teacher's would be.
-
-    A positive that the run has not found gets the lowest score that the run gave to a passage of its query.
-    """
-    group_of = np.full(len(queries), -1, dtype=np.int64)
-    group_of[groups.queries] = np.arange(len(groups))
-    owner, row, _, score = _candidates(run, queries, ids, group_of, None)
-    lowest = np.full(len(groups), np.inf, dtype=np.float32)
-    np.minimum.at(lowest, owner, score)
-    order = np.argsort(owner * len(ids) + row)
-    keys = (owner * len(ids) + row)[order]
-    positive, negative = (
-        _looked_up(_keys(rows, len(ids)), keys, score[order]) for rows in (groups.positives, groups.negatives)
-    )
-    floor = np.where(np.isfinite(lowest), lowest, 0.0)[np.repeat(np.arange(len(groups)), groups.positives.lengths)]
-    return replace(groups, teacher=(np.where(np.isnan(positive), floor, positive).astype(np.float32), negative))
+    """The groups with the run's own scores where a teacher's would be; its lowest for a passage that it lacks."""
+    known = _known(run, groups, queries, ids)
+    return replace(groups, teacher=(known.or_lowest(groups.positives), known.or_lowest(groups.negatives)))
 
 
 def is_positive(groups: Groups, owner: np.ndarray, row: np.ndarray, by_text: bool = False) -> np.ndarray:
@@ -204,10 +180,18 @@ def is_positive(groups: Groups, owner: np.ndarray, row: np.ndarray, by_text: boo
     return found
 
 
+def _known(run: Path | str, groups: Groups, queries: Asked, ids: pa.Array) -> Known:
+    """All scores of a run for our groups."""
+    owner, row, _, score = _candidates(run, groups, queries, ids, None)
+    return Known.of(owner, row, score, len(groups), len(ids))
+
+
 def _candidates(
-    run: Path | str, queries: Asked, ids: pa.Array, group_of: np.ndarray, last: int | None
+    run: Path | str, groups: Groups, queries: Asked, ids: pa.Array, last: int | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Groups, passage rows, ranks and scores of a run's rows for our groups up to a rank, by group and rank."""
+    group_of = np.full(len(queries), -1, dtype=np.int64)
+    group_of[groups.queries] = np.arange(len(groups))
     parts, start = [], 0
     for batch in Run.stream(run):
         rank = batch.column("rank").to_numpy()
@@ -220,23 +204,3 @@ def _candidates(
     owner, row, rank, score = (joined([part[i] for part in parts]) for i in range(4))
     order = np.lexsort((rank, owner))
     return owner[order], row[order], rank[order], score[order]
-
-
-def _keys(rows: Ragged, passages: int) -> np.ndarray:
-    keys: np.ndarray = np.repeat(np.arange(len(rows)), rows.lengths) * passages + rows.values
-    return keys
-
-
-def _looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """[wanted] float32 values of keys (ascending), NaN where there is none."""
-    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    found = np.full(len(wanted), np.nan, dtype=np.float32)
-    if len(keys):
-        known = keys[at] == wanted
-        found[known] = values[at[known]]
-    return found
-
-
-def _digest(text: str) -> int:
-    plain = SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
-    return int.from_bytes(blake2b(plain.encode(errors="surrogatepass"), digest_size=8).digest(), "little")

@@ -23,7 +23,7 @@ def write(folder: Path, seed: int) -> Inputs:
     rng = np.random.default_rng(seed)
     ids = [f"p{i:02d}" for i in range(PASSAGES)]
     kinds = rng.integers(0, 25, PASSAGES)
-    texts = [("Café  No %d" if i % 2 else " cafe\u0301\tno %d ") % kind for i, kind in enumerate(kinds)]
+    texts = [("Café  No %d" if i % 2 else " café,\tno %d! ") % kind for i, kind in enumerate(kinds)]
     blank = {"words": [[0]] * PASSAGES, "word_of_piece": [[0]] * PASSAGES}
     Tokens.write(folder / "tokens", {"passage_id": ids, "pieces": [[5]] * PASSAGES, **blank})
     about = {"document_id": ids, "position": [0] * PASSAGES, "title": [""] * PASSAGES}
@@ -44,7 +44,7 @@ def write(folder: Path, seed: int) -> Inputs:
 def plainly(inputs: Inputs, rules: Rules) -> dict[str, list[str]]:
     """The negatives of every training query, by loops over the tables."""
     text = {row["passage_id"]: row["text"] for row in Passages.read(inputs.passages).to_pylist()}
-    same = {name: " ".join(words.split()).replace("e\u0301", "é").lower() for name, words in text.items()}
+    same = {name: " ".join(words.lower().replace(",", "").replace("!", "").split()) for name, words in text.items()}
     good: dict[str, set[str]] = {}
     for row in Qrels.read(inputs.qrels).to_pylist():
         if row["relevance"] > 0:
