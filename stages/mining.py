@@ -1,7 +1,7 @@
 """Retriever and passages → run, by exact search: negatives for the next retriever, rankings for evaluation."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from stages.artifacts.documents import write_json
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.scratch import content_hash
 from stages.artifacts.tables import Run, Tokens
+from stages.ranking import options
 from stages.ranking.encoding import Vectors, encode
 from stages.ranking.judgements import Asked, asked, passage_ids, sorted_places
 from stages.ranking.pieces import tokenised
@@ -22,15 +23,15 @@ from stages.training.progress import Progress
 
 def mine(
     model: Annotated[Path, typer.Argument(help="Model folder of the retriever.")],
-    tokens: Annotated[Path, typer.Argument(help="Tokens table of the corpus.")],
-    queries: Annotated[Path, typer.Argument(help="Queries table.")],
-    out: Annotated[Path, typer.Argument(help="Run to write.")],
-    splits: Annotated[list[str] | None, typer.Option(help="Splits to rank for; by default all three.")] = None,
+    tokens: options.TokensFile,
+    queries: options.QueriesFile,
+    out: options.RunOut,
+    splits: options.Splits = None,
     depth: Annotated[int, typer.Option(min=1, help="Passages per query.")] = 200,
-    longest: Annotated[int, typer.Option(min=3, help="Pieces of a passage, special ones included.")] = 128,
-    longest_query: Annotated[int, typer.Option(min=3, help="Pieces of a query, special ones included.")] = 32,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of the encoder.")] = "bf16",
-    metrics: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+    longest: options.Longest = 128,
+    longest_query: options.LongestQuery = 32,
+    precision: options.Precision = "bf16",
+    metrics: options.MetricsIfAny = None,
 ) -> None:
     """Rank the corpus for every query of some splits, exactly, with memory that does not grow with the corpus."""
     processes = join()
