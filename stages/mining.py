@@ -17,6 +17,7 @@ from stages.ranking.encoding import Vectors, encode
 from stages.ranking.judgements import Asked, asked, passage_ids, sorted_places
 from stages.ranking.pieces import tokenised
 from stages.ranking.search import Index, best_backend
+from stages.ranking.towers import query_folder
 from stages.training.processes import join
 from stages.training.progress import Progress
 
@@ -40,7 +41,9 @@ def mine(
     passages = encode(model, pieces, content_hash(tokens), longest, precision, processes, "encode passages")
     asked_pieces = tokenised(asking.texts, load_tokenizer(model))
     query_hash = f"{content_hash(queries)} {splits}"
-    questions = encode(model, asked_pieces, query_hash, longest_query, precision, processes, "encode queries")
+    questions = encode(
+        query_folder(model), asked_pieces, query_hash, longest_query, precision, processes, "encode queries"
+    )
     if processes.first:
         _write(out, asking, ids, questions, passages, depth)
         if metrics:

@@ -28,8 +28,9 @@ def reranker(
     qrels: options.QrelsFile,
     passages: options.PassagesFile,
     out: options.Model,
-    negatives: Annotated[Path, typer.Option(help="Run that proposes negatives.")],
+    negatives: Annotated[list[Path], typer.Option(help="Run that proposes negatives; several are mixed.")],
     metrics: options.Metrics,
+    answers: options.Answers = None,
     curves: options.CurvesFolder = None,
     epochs: options.Epochs = 2.0,
     steps: options.Steps = None,
@@ -40,7 +41,7 @@ def reranker(
     margin: options.Margin = None,
     draw: options.Draw = "sample",
     prior: Annotated[
-        float, typer.Option(min=0.0, help="Weight of the run's own score beside the logit, as in rescore.")
+        float, typer.Option(min=0.0, help="Weight of the (first) run's own score beside the logit, as in rescore.")
     ] = 0.0,
     fill: options.Fill = True,
     fraction: options.Fraction = 1.0,
@@ -56,13 +57,13 @@ def reranker(
     checkpoint: options.Checkpoint = 60.0,
 ) -> None:
     """Train a cross-encoder to choose a positive among mined negatives (listwise softmax)."""
-    settings = {name: value for name, value in locals().items() if not isinstance(value, Path)}
+    settings = options.plain(locals())
     processes = join()
-    inputs = Inputs(tokens, queries, qrels, passages, negatives)
+    inputs = Inputs(tokens, queries, qrels, passages, tuple(negatives), answers=answers)
     asking, ids, groups = read_groups(inputs, Rules(first, depth, margin), seed, fraction)
-    groups = with_prior(groups, negatives, asking, ids) if prior else groups
+    groups = with_prior(groups, negatives[0], asking, ids) if prior else groups
     sampler = Sampler(groups, batch, group, seed, draw, fill)
-    sampler.refuse(str(negatives), processes.world)
+    sampler.refuse(", ".join(map(str, negatives)), processes.world)
     tokenizer, vocabulary = load_tokenizer(encoder), load_vocabulary(encoder)
     asked_pieces = tokenised(asking.texts, tokenizer)
     pairs = Pairs(asked_pieces, read_ragged(Tokens, tokens, "pieces"), vocabulary, longest, longest_query)

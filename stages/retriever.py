@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from stages.artifacts.checkpoints import load_encoder, load_tokenizer, load_vocabulary, save_encoder
+from stages.artifacts.checkpoints import load_tokenizer, load_vocabulary
 from stages.artifacts.documents import write_json
 from stages.artifacts.files import remove
 from stages.artifacts.ragged import read_ragged
@@ -15,9 +15,11 @@ from stages.artifacts.tables import Tokens
 from stages.ranking import options
 from stages.ranking.biencoder import UNCACHED, Batches, Retriever
 from stages.ranking.groups import Inputs, Rules, read_groups
+from stages.ranking.objective import Objective
 from stages.ranking.pieces import tokenised
 from stages.ranking.probe import Probe, dev_sample
 from stages.ranking.sampling import Sampler, told
+from stages.ranking.towers import add_heads, load_towers, save_towers
 from stages.training.curves import Curves
 from stages.training.loop import train
 from stages.training.processes import join
@@ -33,7 +35,10 @@ def retriever(
     passages: options.PassagesFile,
     out: options.Model,
     metrics: options.Metrics,
-    negatives: Annotated[Path | None, typer.Option(help="Run that proposes negatives; none: in-batch only.")] = None,
+    negatives: Annotated[
+        list[Path] | None, typer.Option(help="Run that proposes negatives; several are mixed; none: in-batch only.")
+    ] = None,
+    answers: options.Answers = None,
     teacher: Annotated[Path | None, typer.Option(help="Run with a teacher's scores to distil.")] = None,
     curves: options.CurvesFolder = None,
     epochs: options.Epochs = 3.0,
@@ -53,12 +58,28 @@ def retriever(
     temperature: Annotated[
         float | None, typer.Option(min=1e-4, help="τ; by default 0.02 for cosine, 1 for dot.")
     ] = None,
+    objective: Annotated[
+        Literal["contrastive", "triplet", "pairwise", "listwise"],
+        typer.Option(help="The positive against the batch's passages, or (the others) against its group's."),
+    ] = "contrastive",
     denominator: Annotated[
-        Literal["eq3", "infonce", "release"], typer.Option(help="What a positive competes with.")
+        Literal["eq3", "infonce", "release"], typer.Option(help="Contrastive: what a positive competes with.")
     ] = "eq3",
-    alpha: Annotated[float, typer.Option(min=0.0, help="Weight of the contrastive loss beside a teacher.")] = 0.2,
+    hinge: Annotated[float, typer.Option(min=0.0, help="Triplet: the margin, in units of similarity / τ.")] = 1.0,
+    distillation: Annotated[
+        Literal["kl", "cross-entropy", "margin-mse"], typer.Option(help="How a teacher's scores are learnt.")
+    ] = "kl",
+    alpha: Annotated[float, typer.Option(min=0.0, help="Weight of the objective beside a teacher.")] = 0.2,
     longest: options.Longest = 128,
     longest_query: options.LongestQuery = 32,
+    towers: Annotated[
+        Literal["tied", "untied"], typer.Option(help="One encoder, or one for queries and one for passages.")
+    ] = "tied",
+    head: Annotated[
+        Literal["none", "linear", "linear-norm"],
+        typer.Option(help="New layers behind the pooling; none: as before."),
+    ] = "none",
+    width: Annotated[int | None, typer.Option(min=1, help="Dimensions behind the head; default: the model's.")] = None,
     dropout: options.Dropout = 0.0,
     chunk: Annotated[int, typer.Option(min=0, help="Pieces encoded at once with gradient caching; 0: no caching.")] = 0,
     probe_every: Annotated[int, typer.Option(min=0, help="Steps between probes on dev queries; 0: none.")] = 0,
@@ -69,31 +90,39 @@ def retriever(
     checkpoint: options.Checkpoint = 60.0,
 ) -> None:
     """Fine-tune an encoder on queries, their positives, in-batch and hard negatives (SimLM's pipeline)."""
-    settings = {name: value for name, value in locals().items() if not isinstance(value, Path)}
+    settings = options.plain(locals())
     if teacher and not negatives:
         raise Refusal("--teacher needs --negatives: the run whose passages the teacher has scored")
+    if objective != "contrastive" and not negatives:
+        raise Refusal(f"--objective {objective} needs --negatives: it compares passages of a query's own group")
+    if towers == "untied" and probe_every:
+        raise Refusal("--probe-every: a probe looks at one encoder; not with --towers untied")
+    if width and head == "none":
+        raise Refusal(f"--width {width} needs --head linear or linear-norm")
     processes = join()
-    inputs = Inputs(tokens, queries, qrels, passages, negatives, teacher)
+    runs = tuple(negatives or ())
+    inputs = Inputs(tokens, queries, qrels, passages, runs, teacher, answers)
     asking, ids, groups = read_groups(inputs, Rules(first, depth, margin), seed, fraction)
-    sampler = Sampler(groups, batch, group if negatives else 1, seed, draw, fill)
-    sampler.refuse(str(negatives), processes.world)
+    sampler = Sampler(groups, batch, group if runs else 1, seed, draw, fill)
+    sampler.refuse(", ".join(map(str, runs)), processes.world)
     tokenizer, vocabulary = load_tokenizer(encoder), load_vocabulary(encoder)
     pieces = read_ragged(Tokens, tokens, "pieces")
-    model = load_encoder(encoder, dropout)
-    model.normalise = similarity == "cosine"
+    model = load_towers(encoder, towers, dropout, similarity == "cosine")
+    add_heads(model, head, width, seed)
     probe = None
     if probe_every:
         dev, positives, sample = dev_sample(queries, qrels, ids, tokenizer, probe_queries, probe_passages, seed)
-        probe = Probe(model, dev, positives, pieces, sample, vocabulary, longest_query, longest, precision)
+        probe = Probe(model.passage, dev, positives, pieces, sample, vocabulary, longest_query, longest, precision)
     asked_pieces = tokenised(asking.texts, tokenizer)
     limits = longest_query, longest, chunk or UNCACHED
     batches = Batches(sampler, asked_pieces, pieces, vocabulary, *limits, processes)
     scale = 1 / (temperature or TEMPERATURE[similarity])
+    goal = Objective(scale, objective, denominator, hinge, distillation, alpha)
     optimiser = learning_rate, warmup, weight_decay, seed, precision, checkpoint, probe_every
     course = options.plan(len(groups), batch, epochs, steps, *optimiser)
     state = scratch("retriever", settings, [encoder, *inputs.paths])
     report = train(
-        Retriever(model, processes, scale, denominator, alpha, chunk > 0),
+        Retriever(model, processes, goal, chunk > 0),
         batches,
         course,
         processes,
@@ -103,6 +132,6 @@ def retriever(
         "retriever",
     )
     if processes.first:
-        save_encoder(model, encoder, out)
+        save_towers(model, encoder, out)
         write_json(metrics, told(sampler, report))
         remove(state)

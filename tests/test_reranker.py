@@ -48,7 +48,7 @@ def model(world: Any, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def train(world: Any, out: Path, run: Path, **options: Any) -> dict[str, Any]:
     settings = {"batch": 6, "group": 4, "epochs": 2, "learning_rate": 1e-3, "budget": 2_000, **LENGTHS, **options}
     tables = world.tokens, world.queries, world.qrels, world.passages
-    reranker(world.backbone, *tables, out, negatives=run, metrics=out.with_suffix(".json"), **settings)
+    reranker(world.backbone, *tables, out, negatives=[run], metrics=out.with_suffix(".json"), **settings)
     return read_json(out.with_suffix(".json"))  # type: ignore[no-any-return]
 
 

@@ -1,5 +1,7 @@
 """Which passages each training query may learn from: its positives, and the negatives a run proposes for it."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from stages.artifacts.identity import digest, normalised
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Run
+from stages.ranking.answered import answering, read_answers
 from stages.ranking.judgements import Asked, asked, joined, judged, known_rows, passage_ids, ragged, rows_in
 from stages.ranking.known import Known
 
@@ -56,19 +59,21 @@ class Groups:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The tables from which groups are formed; ``negatives`` and ``teacher`` are runs or absent."""
+    """The tables from which groups are formed: runs of negatives, a teacher's run, answers."""
 
     tokens: Path
     queries: Path
     qrels: Path
     passages: Path
-    negatives: Path | None = None
+    negatives: tuple[Path, ...] = ()
     teacher: Path | None = None
+    answers: Path | None = None
 
     @property
     def paths(self) -> list[Path]:
         """Those that are there."""
-        return [path for path in vars(self).values() if path is not None]
+        single = [self.tokens, self.queries, self.qrels, self.passages, self.teacher, self.answers]
+        return [path for path in [*single, *self.negatives] if path is not None]
 
 
 def read_groups(inputs: Inputs, rules: Rules, seed: int, fraction: float) -> tuple[Asked, pa.Array, Groups]:
@@ -77,6 +82,8 @@ def read_groups(inputs: Inputs, rules: Rules, seed: int, fraction: float) -> tup
     groups = form(asking, judged(inputs.qrels, asking, ids), same_texts(inputs.passages, ids), seed, fraction)
     if inputs.negatives:
         groups = with_negatives(groups, inputs.negatives, asking, ids, rules)
+    if inputs.answers:
+        groups = without_answers(groups, inputs.passages, read_answers(inputs.answers, asking))
     if inputs.teacher:
         groups = with_teacher(groups, inputs.teacher, asking, ids)
     return asking, ids, groups
@@ -116,12 +123,33 @@ def form(queries: Asked, positives: Ragged, same: np.ndarray, seed: int = 0, fra
     return Groups(kept, positives.take(kept), empty, same, None, counts)
 
 
-def with_negatives(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array, rules: Rules) -> Groups:
-    """The groups with what a run proposes as negatives, and how many candidates every rule removed.
+def with_negatives(groups: Groups, runs: Iterable[Path], queries: Asked, ids: pa.Array, rules: Rules) -> Groups:
+    """The groups with what runs propose as negatives, and how many candidates every rule removed.
+
+    The rules hold for every run by itself; a passage that several propose counts once.
 
     Raises:
-        Refusal: the run holds unknown passages, or nothing for these queries.
+        Refusal: a run holds unknown passages, or nothing for these queries.
     """
+    counts: Counter[str] = Counter()
+    owners, rows = [], []
+    for run in runs:
+        owner, row, removed = _proposed(groups, run, queries, ids, rules)
+        counts.update(removed)
+        owners.append(owner)
+        rows.append(row)
+    owner, row = joined(owners), joined(rows)
+    if len(owners) > 1:
+        once = np.sort(np.unique(owner * len(ids) + row, return_index=True)[1])
+        counts["removed_repeated"] = len(owner) - len(once)
+        owner, row = owner[once], row[once]
+    return _replaced(groups, ragged(owner, row, len(groups)), dict(counts))
+
+
+def _proposed(
+    groups: Groups, run: Path, queries: Asked, ids: pa.Array, rules: Rules
+) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """Owners and rows of the negatives that a run proposes, best first, and how many every rule removed."""
     owner, row, rank, score = _candidates(run, groups, queries, ids, rules.last)
     if not len(owner):
         raise Refusal(f"{run}: no rows for the training queries of {queries.path}")
@@ -140,9 +168,21 @@ def with_negatives(groups: Groups, run: Path | str, queries: Asked, ids: pa.Arra
     for name, removed in reasons.items():
         counts[name] = int((kept & removed).sum())
         kept &= ~removed
-    counts["negatives"] = int(kept.sum())
-    negatives = ragged(owner[kept], row[kept], len(groups))
-    return replace(groups, negatives=negatives, counts=groups.counts | counts)
+    return owner[kept], row[kept], counts
+
+
+def without_answers(groups: Groups, passages: Path, answers: list[list[str]]) -> Groups:
+    """The groups without the negatives that hold an answer to their query; ``answers[row]`` are those of a query."""
+    owners = np.repeat(np.arange(len(groups)), groups.negatives.lengths)
+    removed = answering(passages, groups.negatives.values, groups.queries[owners], answers)
+    negatives = ragged(owners[~removed], groups.negatives.values[~removed], len(groups))
+    return _replaced(groups, negatives, {"removed_answer": int(removed.sum())})
+
+
+def _replaced(groups: Groups, negatives: Ragged, counts: dict[str, int]) -> Groups:
+    """The groups with other negatives, and what is told of them."""
+    told = groups.counts | counts | {"negatives": len(negatives.values)}
+    return replace(groups, negatives=negatives, counts=told)
 
 
 def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array) -> Groups:
@@ -160,8 +200,8 @@ def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array)
     scored = ~np.isnan(negative)
     owners = np.repeat(np.arange(len(groups)), groups.negatives.lengths)[scored]
     negatives = ragged(owners, groups.negatives.values[scored], len(groups))
-    counts = {"removed_unscored": int((~scored).sum()), "negatives": int(scored.sum())}
-    return replace(groups, negatives=negatives, teacher=(positive, negative[scored]), counts=groups.counts | counts)
+    groups = _replaced(groups, negatives, {"removed_unscored": int((~scored).sum())})
+    return replace(groups, teacher=(positive, negative[scored]))
 
 
 def with_prior(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array) -> Groups:

@@ -1,8 +1,9 @@
 """The options that the chapters of the second half share, and what they add up to."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -29,6 +30,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 Precision = Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of matrix products.")]
 Checkpoint = Annotated[float, typer.Option(min=0.0, help="Seconds between resumable states.")]
 
+Answers = Annotated[Path | None, typer.Option(help="Answers table: a passage that holds an answer is no negative.")]
 Group = Annotated[int, typer.Option(min=2, help="Passages per query: a positive and hard negatives.")]
 Depth = Annotated[int, typer.Option(min=1, help="Deepest rank that gives negatives.")]
 First = Annotated[int, typer.Option(min=1, help="First rank that gives negatives.")]
@@ -69,3 +71,8 @@ def plan(
         probe_every=probe_every,
         checkpoint=checkpoint,
     )
+
+
+def plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are no paths: what a run's fingerprint holds beside the contents of its inputs."""
+    return {name: value for name, value in given.items() if not isinstance(value, Path | list)}

@@ -14,9 +14,11 @@ from stages.artifacts.ragged import read_ragged
 from stages.artifacts.tables import Queries, Run, Tokens
 from stages.ranking.biencoder import Batches, Retriever
 from stages.ranking.groups import Inputs, Rules, read_groups
+from stages.ranking.objective import Objective
 from stages.ranking.pieces import tokenised
 from stages.ranking.runs import ordered
 from stages.ranking.sampling import Sampler
+from stages.ranking.towers import Towers
 from stages.training.processes import Processes
 
 ALONE = Processes(0, 1, torch.device("cpu"))
@@ -35,7 +37,7 @@ def inputs(world: Any, tmp_path: Path) -> Inputs:
         tmp_path / "run",
         ordered([q for q, _ in rows], [p for _, p in rows], np.random.default_rng(2).normal(size=len(rows))),
     )
-    return Inputs(world.tokens, world.queries, world.qrels, world.passages, tmp_path / "run", tmp_path / "run")
+    return Inputs(world.tokens, world.queries, world.qrels, world.passages, (tmp_path / "run",), tmp_path / "run")
 
 
 def step(
@@ -45,8 +47,8 @@ def step(
     asking, _, groups = read_groups(inputs, Rules(), 0, 1.0)
     pieces = tokenised(asking.texts, load_tokenizer(backbone)), read_ragged(Tokens, inputs.tokens, "pieces")
     batches = Batches(Sampler(groups, N, n, 3), *pieces, load_vocabulary(backbone), 16, 32, chunk, processes)
-    model = Retriever(load_encoder(backbone, dropout), processes, SCALE, "eq3", 0.2, cached)
-    model.encoder.normalise = True
+    model = Retriever(Towers(load_encoder(backbone, dropout)), processes, Objective(SCALE), cached)
+    model.towers.passage.normalise = True
     model.train()
     [batch] = batches(1)
     torch.manual_seed(9)

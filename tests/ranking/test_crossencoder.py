@@ -106,7 +106,7 @@ def test_micro_batches_add_up_to_the_loss_of_the_whole(world: Any, pairs: Pairs,
     from stages.artifacts.tables import Run
 
     Run.write(tmp_path / "run", run)
-    inputs = Inputs(world.tokens, world.queries, world.qrels, world.passages, tmp_path / "run")
+    inputs = Inputs(world.tokens, world.queries, world.qrels, world.passages, (tmp_path / "run",))
     asking, _, groups = read_groups(inputs, Rules(), 0, 1.0)
     own = Pairs(tokenised(asking.texts, load_tokenizer(world.backbone)), pairs.passages, pairs.vocabulary, 64, 16)
     sampler = Sampler(groups, 6, 4, seed=3)
