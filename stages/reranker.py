@@ -9,6 +9,7 @@ from stages.artifacts.checkpoints import load_tokenizer, load_vocabulary
 from stages.artifacts.documents import write_json
 from stages.artifacts.files import remove
 from stages.artifacts.ragged import read_ragged
+from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Tokens
 from stages.ranking import options
@@ -16,6 +17,7 @@ from stages.ranking.crossencoder import Batches, Pairs, Reranker, load_crossenco
 from stages.ranking.groups import Inputs, Rules, read_groups, with_prior
 from stages.ranking.pieces import tokenised
 from stages.ranking.sampling import Sampler, told
+from stages.ranking.spelling import refuse_other_pieces
 from stages.training.curves import Curves
 from stages.training.loop import train
 from stages.training.processes import join
@@ -51,6 +53,10 @@ def reranker(
     longest: options.LongestPair = 160,
     longest_query: options.QueryInPair = 32,
     dropout: options.Dropout = 0.0,
+    factor: Annotated[
+        int, typer.Option(min=1, help="Learn from the group / factor passages that score highest (and the positive).")
+    ] = 1,
+    r_drop: Annotated[bool, typer.Option(help="Two passes with different dropout must agree.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Pieces in a micro-batch, padding included.")] = 16_384,
     seed: options.Seed = 0,
     precision: options.Precision = "bf16",
@@ -58,10 +64,15 @@ def reranker(
 ) -> None:
     """Train a cross-encoder to choose a positive among mined negatives (listwise softmax)."""
     settings = options.plain(locals())
+    if r_drop and not dropout:
+        raise Refusal("--r-drop needs --dropout above 0: without it two passes are one")
+    if group // factor < 2:
+        raise Refusal(f"--factor {factor}: leaves no negative of --group {group}")
     processes = join()
     inputs = Inputs(tokens, queries, qrels, passages, tuple(negatives), answers=answers)
     asking, ids, groups = read_groups(inputs, Rules(first, depth, margin), seed, fraction)
     groups = with_prior(groups, negatives[0], asking, ids) if prior else groups
+    refuse_other_pieces(encoder, tokens, passages)
     sampler = Sampler(groups, batch, group, seed, draw, fill)
     sampler.refuse(", ".join(map(str, negatives)), processes.world)
     tokenizer, vocabulary = load_tokenizer(encoder), load_vocabulary(encoder)
@@ -73,7 +84,7 @@ def reranker(
     state = scratch("reranker", settings, [encoder, *inputs.paths])
     batches = Batches(sampler, pairs, budget, budget, processes)
     shown = Curves(curves if processes.first else None)
-    report = train(Reranker(model, prior), batches, course, processes, state, shown, what="reranker")
+    report = train(Reranker(model, prior, factor, r_drop), batches, course, processes, state, shown, what="reranker")
     if processes.first:
         save_crossencoder(model, encoder, out)
         write_json(metrics, told(sampler, report))

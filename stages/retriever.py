@@ -19,6 +19,7 @@ from stages.ranking.objective import Objective
 from stages.ranking.pieces import tokenised
 from stages.ranking.probe import Probe, dev_sample
 from stages.ranking.sampling import Sampler, told
+from stages.ranking.spelling import refuse_other_pieces
 from stages.ranking.towers import add_heads, load_towers, save_towers
 from stages.training.curves import Curves
 from stages.training.loop import train
@@ -103,6 +104,7 @@ def retriever(
     runs = tuple(negatives or ())
     inputs = Inputs(tokens, queries, qrels, passages, runs, teacher, answers)
     asking, ids, groups = read_groups(inputs, Rules(first, depth, margin), seed, fraction)
+    refuse_other_pieces(encoder, tokens, passages)
     sampler = Sampler(groups, batch, group if runs else 1, seed, draw, fill)
     sampler.refuse(", ".join(map(str, runs)), processes.world)
     tokenizer, vocabulary = load_tokenizer(encoder), load_vocabulary(encoder)

@@ -88,5 +88,11 @@ def listwise(scores_Nn: Tensor) -> Tensor:
     return -scores_Nn.log_softmax(1)[:, 0].sum()
 
 
+def consistent(one_Nn: Tensor, other_Nn: Tensor) -> Tensor:
+    """Sum over queries of half the symmetric KL between two passes' shares of a group (R-Drop, Liang et al. 2021)."""
+    one, other = one_Nn.log_softmax(1), other_Nn.log_softmax(1)
+    return 0.5 * ((one.exp() - other.exp()) * (one - other)).sum()
+
+
 def _masked(logits: Tensor, kept: Tensor) -> Tensor:
     return logits.masked_fill(~kept, torch.finfo(logits.dtype).min)

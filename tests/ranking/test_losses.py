@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from stages.ranking.losses import (
     Denominator,
+    consistent,
     contrastive,
     distillation,
     listwise,
@@ -141,3 +142,13 @@ def test_choices_within_a_group_are_their_formulas(seed: int, N: int, n: int, ma
             shares.append(-math.log(slow_softmax([row[0], negative])[0]))
     assert triplet(torch.tensor(scores), margin).item() == pytest.approx(np.mean(hinges), rel=1e-9, abs=1e-12)
     assert pairwise(torch.tensor(scores)).item() == pytest.approx(np.mean(shares), rel=1e-9)
+
+
+def test_consistency_is_half_the_divergence_both_ways() -> None:
+    rng = np.random.default_rng(2)
+    one, other = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
+    expected = 0.0
+    for a, b in zip(one.tolist(), other.tolist(), strict=True):
+        p, q = slow_softmax(a), slow_softmax(b)
+        expected += 0.5 * sum(x * math.log(x / y) + y * math.log(y / x) for x, y in zip(p, q, strict=True))
+    assert consistent(torch.tensor(one), torch.tensor(other)).item() == pytest.approx(expected, rel=1e-9)
