@@ -9,13 +9,13 @@ import typer
 
 from stages.artifacts.checkpoints import load_tokenizer
 from stages.artifacts.documents import write_json
+from stages.artifacts.judgements import Asked, asked, passage_ids, sorted_places
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.scratch import content_hash
 from stages.artifacts.tables import Run, Tokens
+from stages.embedding.pieces import tokenised
 from stages.ranking import options
 from stages.ranking.encoding import Vectors, encode
-from stages.ranking.judgements import Asked, asked, passage_ids, sorted_places
-from stages.ranking.pieces import tokenised
 from stages.ranking.search import Index, best_backend
 from stages.ranking.towers import query_folder
 from stages.training.processes import join

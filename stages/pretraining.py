@@ -1,16 +1,18 @@
 """Recipe + tokens + weights → encoder: bottlenecked pre-training."""
 
-from dataclasses import replace
+import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
 import typer
-from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from stages.artifacts.checkpoints import (
+    Pooling,
     TextEncoder,
+    Vocabulary,
     load_encoder,
     load_heads,
     load_tokenizer,
@@ -18,18 +20,16 @@ from stages.artifacts.checkpoints import (
     save_encoder,
 )
 from stages.artifacts.documents import write_json
-from stages.artifacts.files import remove, whole
-from stages.artifacts.ragged import Ragged
+from stages.artifacts.files import remove
+from stages.artifacts.judgements import passage_ids
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
-from stages.artifacts.tables import Qrels, Queries, Tokens
 from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
-from stages.bottleneck.generator import Generator, loaded, made
-from stages.bottleneck.masks import Mask
-from stages.bottleneck.probe import Probe
-from stages.bottleneck.recipe import Recipe, View, load_recipe
-from stages.bottleneck.texts import GENERATED, Corpus, read_corpus
+from stages.bottleneck.generator import prepared
+from stages.bottleneck.recipe import Recipe, load_recipe
+from stages.bottleneck.texts import GENERATED, read_corpus
+from stages.embedding.probe import Probe, dev_sample
 from stages.training.curves import Curves
 from stages.training.loop import Plan, Report, train
 from stages.training.processes import Processes, join
@@ -71,23 +71,17 @@ def pretrain(
     """Pre-train an encoder by rebuilding views of texts from its vector. An empty recipe passes it through."""
     settings = {name: value for name, value in locals().items() if not isinstance(value, Path)}
     beside = {"keywords": keywords, "salience": salience, "queries": doc2query, "continuations": continuations}
-    plan_of = load_recipe(recipe)
-    encoder = load_encoder(start, dropout)
-    encoder.pooling = pooling
-    if not plan_of.encoder:
-        save_encoder(encoder, start, out, load_heads(start))
+    chosen = load_recipe(recipe)
+    begun = begin(chosen, start, dropout, pooling)
+    if not chosen.encoder:
+        save_encoder(begun.encoder, start, out, begun.heads)
         write_json(metrics, {"steps": 0})
         return
-    given = needed(plan_of, beside, recipe)
-    _refuse_other_models(encoder, start)
-    processes, vocabulary = join(), load_vocabulary(start)
-    corpus = read_corpus(
-        passages,
-        tokens,
-        {name: path for name, path in given.items() if name in WEIGHTS},
-        {name: path for name, path in given.items() if name in GENERATED},
-    )
-    batches = Batches(plan_of, corpus, vocabulary, longest, batch, pieces, seed, processes)
+    given = needed(chosen, beside, recipe)
+    processes = join()
+    weights = {name: path for name, path in given.items() if name in WEIGHTS}
+    corpus = read_corpus(passages, tokens, weights, {name: given[name] for name in given if name not in WEIGHTS})
+    batches = Batches(chosen, corpus, begun.vocabulary, longest, batch, pieces, seed, processes)
     plan = Plan(
         steps,
         learning_rate,
@@ -100,30 +94,65 @@ def pretrain(
         probe_every=probe,
         checkpoint=checkpoint,
     )
-    teacher = load_encoder(start) if any(spec.network == "vector" for spec in plan_of.decoders.values()) else None
-    occurring = torch.from_numpy(corpus.occurring(vocabulary.size))
-    teacher = teacher and teacher.to(processes.device).eval()
-    used = [recipe, passages, tokens, start, *given.values()]
-    state = scratch("pretrain", settings, used)
-    generator = the_generator(plan_of, encoder, batches, plan, processes, state)
-    torch.manual_seed(seed)  # the new parts' parameters, whether or not a generator was made before
-    model = Autoencoder(plan_of, encoder, load_heads(start), teacher, occurring, generator, processes)
-    asked = queries and qrels and probe
-    looks = dev_probe(queries, qrels, tokens, start, corpus, longest, precision, probe_passages) if asked else None  # type: ignore[arg-type]
-    report = train(
-        model,
-        batches,
-        plan,
-        processes,
-        state,
-        Curves(curves if processes.first else None),
-        (lambda step: looks(encoder, processes)) if looks else None,
-        "pretrain",
-    )
+    looks = None
+    if probe and queries and qrels:
+        judged = queries, qrels, passage_ids(tokens), load_tokenizer(start)
+        sample = dev_sample(*judged, probe_passages // 2, probe_passages - probe_passages // 2, seed)
+        limits = longest, longest, precision
+        looks = Probe(begun.encoder, sample, corpus.passages.pieces, begun.vocabulary, *limits, "probe/", cosine=True)
+    state = scratch("pretrain", settings, [recipe, passages, tokens, start, *given.values()])
+    model = assembled(chosen, begun, batches, plan, processes, state)
+    shown = Curves(curves if processes.first else None)
+    report = train(model, batches, plan, processes, state, shown, looks, "pretrain")
     if processes.first:
-        save_encoder(encoder, start, out, model.heads())
+        save_encoder(begun.encoder, start, out, model.heads())
         write_json(metrics, told(report, batches, plan))
         remove(state)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What pre-training starts from.
+
+    Attributes:
+        heads: what a former pre-training, or the backbone's own, left beside the encoder.
+        teacher: the encoder as it was, where the recipe recovers its vectors.
+    """
+
+    encoder: TextEncoder
+    heads: dict[str, Tensor]
+    vocabulary: Vocabulary
+    teacher: TextEncoder | None
+
+
+def begin(recipe: Recipe, folder: Path, dropout: float, pooling: Pooling) -> Start:
+    """Read the model folder to start from.
+
+    Raises:
+        Refusal: it is no model folder, or of an architecture that decoders are not built for.
+    """
+    encoder = load_encoder(folder, dropout)
+    kind = encoder.config.model_type
+    if recipe.encoder and kind != "bert":
+        raise Refusal(f"{folder}/config.json: model_type {kind!r}: pre-training knows the architecture 'bert' only")
+    teacher = copy.deepcopy(encoder).eval() if recipe.taught else None  # before it is told how to pool
+    encoder.pooling = pooling
+    return Start(encoder, load_heads(folder), load_vocabulary(folder), teacher)
+
+
+def assembled(
+    recipe: Recipe, begun: Start, batches: Batches, plan: Plan, processes: Processes, state: Path
+) -> Autoencoder:
+    """The recipe's model, its generator ready to be sampled from.
+
+    Args:
+        state: the run's folder, where a generator that must be trained first is kept.
+    """
+    occurring = torch.from_numpy(batches.collate.corpus.occurring(begun.vocabulary.size))
+    generator = prepared(recipe, begun.encoder, batches, plan, processes, state)
+    teacher = begun.teacher and begun.teacher.to(processes.device)
+    torch.manual_seed(plan.seed)  # the new parts' parameters, whether or not a generator was made before
+    return Autoencoder(recipe, begun.encoder, begun.heads, teacher, occurring, generator, processes)
 
 
 def needed(recipe: Recipe, beside: dict[str, Path | None], path: Path) -> dict[str, Path]:
@@ -141,48 +170,6 @@ def needed(recipe: Recipe, beside: dict[str, Path | None], path: Path) -> dict[s
             raise Refusal(f"{path}: the recipe looks at {name}, and no table of them was given")
         given[name] = table
     return given
-
-
-def the_generator(
-    recipe: Recipe, encoder: TextEncoder, batches: Batches, plan: Plan, processes: Processes, state: Path
-) -> Generator | None:
-    """The masked language model that the recipe samples from: loaded, or made and trained on the corpus first.
-
-    Args:
-        state: the run's folder; the training of the generator is resumed there too, and what it became kept.
-    """
-    spec = recipe.generator
-    if spec is None:
-        return None
-    if spec.checkpoint:
-        return loaded(spec.checkpoint, encoder.config).to(processes.device).eval()
-    torch.manual_seed(plan.seed)
-    generator = made(spec, encoder.config).to(processes.device)
-    kept = state / "generator.safetensors"
-    if spec.steps and kept.is_file():
-        generator.load_state_dict(load_file(kept), strict=False)
-    elif spec.steps:
-        alone = Recipe({"passage": View(mask=Mask("random", spec.ratio))})
-        collate = batches.collate
-        own = Batches(
-            alone,
-            collate.corpus,
-            collate.vocabulary,
-            batches.longest,
-            batches.buckets.batch,
-            batches.pieces,
-            batches.seed,
-            processes,
-        )
-        schedule = replace(plan, steps=spec.steps, warmup=spec.steps // 10, new_parts=0, probe_every=0)
-        learner = Autoencoder(alone, generator.encoder, {})
-        train(learner, own, schedule, processes, state / "generator", what="generator")
-        generator.head = learner.head
-        if processes.first:
-            with whole(kept) as partial:
-                save_file(dict(generator.named_parameters()), partial)
-        processes.wait()
-    return generator.eval()
 
 
 def told(report: Report, batches: Batches, plan: Plan) -> dict[str, Any]:
@@ -206,38 +193,3 @@ def nested(values: dict[str, float]) -> dict[str, Any]:
             place = place.setdefault(key, {})
         place[leaf] = value
     return out
-
-
-def dev_probe(
-    queries: Path,
-    qrels: Path,
-    tokens: Path,
-    start: Path,
-    corpus: Corpus,
-    longest: int,
-    precision: str,
-    count: int,
-) -> Probe:
-    """A probe of the dev queries whose positives are among ``count`` passages spread over the corpus."""
-    texts = Queries.read(queries).to_pylist()
-    dev = {row["query_id"]: row["text"] for row in texts if row["split"] == "dev"}
-    judged = [row for row in Qrels.read(qrels).to_pylist() if row["query_id"] in dev and row["relevance"] > 0]
-    row_of = {passage_id: row for row, passage_id in enumerate(Tokens.read(tokens, ["passage_id"])[0].to_pylist())}
-    judged = judged[: count // 2]
-    if not judged:
-        raise Refusal(f"{qrels}: the probe needs dev queries with positives; use --probe 0")
-    spread = np.linspace(0, len(corpus) - 1, min(count - len(judged), len(corpus))).astype(np.int64)
-    rows = np.unique(np.concatenate([spread, [row_of[row["passage_id"]] for row in judged]]))
-    ids = sorted({row["query_id"] for row in judged})
-    positive = np.zeros((len(ids), len(rows)), dtype=bool)
-    for row in judged:
-        positive[ids.index(row["query_id"]), np.searchsorted(rows, row_of[row["passage_id"]])] = True
-    encoded = load_tokenizer(start).encode_batch([dev[id_] for id_ in ids], add_special_tokens=False)
-    asked = Ragged.of((one.ids for one in encoded), np.int32)
-    return Probe(asked, corpus.passages.pieces.take(rows), positive, load_vocabulary(start), longest, precision)
-
-
-def _refuse_other_models(encoder: TextEncoder, start: Path) -> None:
-    if encoder.config.model_type != "bert":
-        kind = encoder.config.model_type
-        raise Refusal(f"{start}/config.json: model_type {kind!r}: pre-training knows the architecture 'bert' only")

@@ -12,10 +12,10 @@ from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Tokens
+from stages.embedding.pieces import tokenised
 from stages.ranking import options
 from stages.ranking.crossencoder import Batches, Pairs, Reranker, load_crossencoder, save_crossencoder
 from stages.ranking.groups import Inputs, Rules, read_groups, with_prior
-from stages.ranking.pieces import tokenised
 from stages.ranking.sampling import Sampler, told
 from stages.ranking.spelling import refuse_other_pieces
 from stages.training.curves import Curves

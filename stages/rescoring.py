@@ -10,13 +10,13 @@ import typer
 from stages.artifacts.checkpoints import load_tokenizer, load_vocabulary
 from stages.artifacts.documents import write_json
 from stages.artifacts.files import remove
+from stages.artifacts.judgements import asked, judged, passage_ids, sorted_places
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Run, Tokens
+from stages.embedding.pieces import tokenised
 from stages.ranking import options
 from stages.ranking.crossencoder import Pairs, for_inference
-from stages.ranking.judgements import asked, judged, passage_ids, sorted_places
-from stages.ranking.pieces import tokenised
 from stages.ranking.rankings import Rankings, read_rankings
 from stages.ranking.rescoring import Choice, Gate, parts, reordered, score_all
 from stages.ranking.shards import Shards

@@ -12,12 +12,12 @@ from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Tokens
+from stages.embedding.pieces import tokenised
+from stages.embedding.probe import Probe, dev_sample
 from stages.ranking import options
 from stages.ranking.biencoder import UNCACHED, Batches, Retriever
 from stages.ranking.groups import Inputs, Rules, read_groups
 from stages.ranking.objective import Objective
-from stages.ranking.pieces import tokenised
-from stages.ranking.probe import Probe, dev_sample
 from stages.ranking.sampling import Sampler, told
 from stages.ranking.spelling import refuse_other_pieces
 from stages.ranking.towers import add_heads, load_towers, save_towers
@@ -113,8 +113,8 @@ def retriever(
     add_heads(model, head, width, seed)
     probe = None
     if probe_every:
-        dev, positives, sample = dev_sample(queries, qrels, ids, tokenizer, probe_queries, probe_passages, seed)
-        probe = Probe(model.passage, dev, positives, pieces, sample, vocabulary, longest_query, longest, precision)
+        sample = dev_sample(queries, qrels, ids, tokenizer, probe_queries, probe_passages, seed)
+        probe = Probe(model.passage, sample, pieces, vocabulary, longest_query, longest, precision, "dev ")
     asked_pieces = tokenised(asking.texts, tokenizer)
     limits = longest_query, longest, chunk or UNCACHED
     batches = Batches(sampler, asked_pieces, pieces, vocabulary, *limits, processes)

@@ -11,9 +11,10 @@ from stages.artifacts.documents import read_json
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Queries, Run, Tokens
+from stages.embedding.pieces import tokenised
+from stages.embedding.vectors import encode_rows
 from stages.mining import mine
-from stages.ranking.encoding import encode_rows, for_inference
-from stages.ranking.pieces import tokenised
+from stages.ranking.encoding import for_inference
 from stages.ranking.runs import by_query
 from stages.training.processes import join
 

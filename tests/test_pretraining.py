@@ -18,7 +18,8 @@ from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash
 from stages.backbone import backbone
 from stages.bottleneck.autoencoder import Autoencoder
-from stages.pretraining import pretrain, the_generator
+from stages.bottleneck.generator import prepared
+from stages.pretraining import pretrain
 from stages.training.loop import Plan
 from tests.bottleneck.build import ALONE, RECIPES, batches, named
 from tests.conftest import World
@@ -83,11 +84,11 @@ def test_a_trained_generator_is_not_trained_again_when_its_run_goes_on(world: Wo
     recipe = named("simlm")
     recipe = replace(recipe, generator=replace(recipe.generator, steps=15))  # type: ignore[type-var]
     encoder, plan = load_encoder(world.backbone), Plan(steps=3, learning_rate=1e-3, precision="fp32")
-    first = the_generator(recipe, encoder, batches(world, recipe), plan, ALONE, tmp_path)
+    first = prepared(recipe, encoder, batches(world, recipe), plan, ALONE, tmp_path)
     remove(tmp_path / "generator")
-    again = the_generator(recipe, encoder, batches(world, recipe), plan, ALONE, tmp_path)
+    again = prepared(recipe, encoder, batches(world, recipe), plan, ALONE, tmp_path)
     untrained = replace(recipe, generator=replace(recipe.generator, steps=0))  # type: ignore[type-var]
-    fresh = the_generator(untrained, encoder, batches(world, recipe), plan, ALONE, tmp_path / "elsewhere")
+    fresh = prepared(untrained, encoder, batches(world, recipe), plan, ALONE, tmp_path / "elsewhere")
     assert first
     assert again
     assert fresh

@@ -149,7 +149,7 @@ def load_encoder(folder: Path | str, dropout: float | None = 0.0) -> TextEncoder
         local_files_only=True,
         **stated,
     )
-    return TextEncoder(transformer, stated_pooling(folder), states_normalisation(folder), load_head(folder))
+    return TextEncoder(transformer, stated_pooling(folder), stated_normalisation(folder), load_head(folder))
 
 
 def quiet() -> None:
@@ -167,7 +167,7 @@ def stated_pooling(folder: Path | str) -> Pooling:
     return "cls"
 
 
-def states_normalisation(folder: Path | str) -> bool:
+def stated_normalisation(folder: Path | str) -> bool:
     """Whether modules.json ends in a normalisation."""
     path = Path(folder) / "modules.json"
     return path.is_file() and any("Normalize" in module["type"] for module in read_json(path))

@@ -1,7 +1,7 @@
 """The whole model: encode each view once, hand each decoder the view that it reads, sum the named losses."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -9,11 +9,13 @@ from torch import Tensor, nn
 from stages.artifacts.checkpoints import TextEncoder
 from stages.bottleneck.decoders import NETWORKS
 from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, initialise
-from stages.bottleneck.generator import Generator
-from stages.bottleneck.recipe import Decoder, Recipe
+from stages.bottleneck.recipe import Decoder, Recipe, View
 from stages.bottleneck.views import MicroBatch, ViewBatch
 from stages.bottleneck.vocabulary import ReplacementHead, VocabularyHead
 from stages.training.processes import Processes
+
+if TYPE_CHECKING:
+    from stages.bottleneck.generator import Generator
 
 
 class Autoencoder(nn.Module):
@@ -30,7 +32,7 @@ class Autoencoder(nn.Module):
         heads: dict[str, Tensor],
         teacher: TextEncoder | None = None,
         pieces: Tensor | None = None,
-        generator: Generator | None = None,
+        generator: "Generator | None" = None,
         processes: Processes | None = None,
     ):
         """Args:
@@ -128,8 +130,9 @@ class Autoencoder(nn.Module):
         """Σ weight · loss / count over the global batch."""
         share = torch.zeros((), device=self.head.bias.device)
         observed: dict[str, tuple[Tensor, Tensor]] = {}
+        views = self.recipe.views()
         for name, (loss, hits) in losses.items():
-            weight, count = self.counted(name)
+            weight, count = self.counted(name, views)
             share = share + weight * loss / max(totals[count], 1)
             here = torch.tensor(float(batch.counts[count]))
             observed[f"{name}/loss"] = (loss, here)
@@ -138,13 +141,13 @@ class Autoencoder(nn.Module):
         # a micro-batch may hold nothing to learn from, and the loop calls backward all the same
         return share if share.requires_grad else share + self.head.bias.sum() * 0, observed
 
-    def counted(self, name: str) -> tuple[float, str]:
+    def counted(self, name: str, views: dict[str, View]) -> tuple[float, str]:
         """The weight of a loss, and the name of the count that it is a mean over."""
         if name.startswith("generator/"):
             assert self.recipe.generator is not None
             return self.recipe.generator.weight, f"{name.removeprefix('generator/')}/replaced"
         per_text = name in self.recipe.decoders and self.network(name).per == "texts"
-        return self.recipe.views()[name].weight, f"{name}/texts" if per_text else name
+        return views[name].weight, f"{name}/texts" if per_text else name
 
 
 def encode(encoder: TextEncoder, view: ViewBatch, middle: bool) -> tuple[Tensor, Tensor | None]:

@@ -32,9 +32,15 @@ class Batches:
         processes: Processes,
     ):
         self.collate = Collator(recipe, corpus, vocabulary, longest)
+        self.batch = batch
         self.buckets = Buckets(np.minimum(corpus.passages.pieces.lengths, longest), batch, seed, SHORTEST)
         self.longest, self.pieces, self.seed, self.processes = longest, pieces, seed, processes
         self.seen = np.zeros(2, dtype=np.int64)  # real and padded pieces of the encoder's views
+
+    def of(self, recipe: Recipe) -> "Batches":
+        """The same passages in the same order, as another recipe looks at them."""
+        seen = self.collate.corpus, self.collate.vocabulary, self.longest, self.batch
+        return Batches(recipe, *seen, self.pieces, self.seed, self.processes)
 
     def __call__(self, step: int) -> list[MicroBatch]:
         """Every ``world``-th passage of the step's batch, cut into micro-batches.

@@ -1,17 +1,25 @@
 """A masked language model whose samples replace hidden pieces (SimLM, section 3.1, after ELECTRA)."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from stages.artifacts.attention import registered
 from stages.artifacts.checkpoints import TextEncoder, quiet
+from stages.artifacts.files import whole
 from stages.artifacts.refusal import Refusal
-from stages.bottleneck.recipe import Generation
+from stages.bottleneck.autoencoder import Autoencoder
+from stages.bottleneck.batches import Batches
+from stages.bottleneck.masks import Mask
+from stages.bottleneck.recipe import Generation, Recipe, View
 from stages.bottleneck.views import ViewBatch
 from stages.bottleneck.vocabulary import VocabularyHead
+from stages.training.loop import Plan, train
+from stages.training.processes import Processes
 
 ROWS = 1024  # distributions over the vocabulary that are held at once
 
@@ -132,3 +140,40 @@ def loaded(checkpoint: str, config: Any) -> Generator:
         sizes = f"{model.config.vocab_size} pieces, the backbone has {config.vocab_size}"
         raise Refusal(f"recipe: generator.checkpoint: {checkpoint}: {sizes}")
     return Generator(TextEncoder(model.base_model, "cls", normalise=False), CheckpointHead(model))
+
+
+def prepared(
+    recipe: Recipe, encoder: TextEncoder, batches: Batches, plan: Plan, processes: Processes, state: Path
+) -> Generator | None:
+    """The masked language model that the recipe samples from: loaded, or made and trained on the corpus first.
+
+    Args:
+        state: the run's folder; the training of the generator is resumed there too, and what it became kept.
+    """
+    spec = recipe.generator
+    if spec is None:
+        return None
+    if spec.checkpoint:
+        return loaded(spec.checkpoint, encoder.config).to(processes.device).eval()
+    torch.manual_seed(plan.seed)
+    generator = made(spec, encoder.config).to(processes.device)
+    kept = state / "generator.safetensors"
+    if spec.steps and kept.is_file():
+        generator.load_state_dict(load_file(kept), strict=False)
+    elif spec.steps:
+        _learn(generator, spec, batches, plan, processes, state)
+        if processes.first:
+            with whole(kept) as partial:
+                save_file(dict(generator.named_parameters()), partial)
+        processes.wait()
+    return generator.eval()
+
+
+def _learn(
+    generator: Generator, spec: Generation, batches: Batches, plan: Plan, processes: Processes, state: Path
+) -> None:
+    alone = Recipe({"passage": View(mask=Mask("random", spec.ratio))})
+    schedule = replace(plan, steps=spec.steps, warmup=spec.steps // 10, new_parts=0, probe_every=0)
+    learner = Autoencoder(alone, generator.encoder, {})
+    train(learner, batches.of(alone), schedule, processes, state / "generator", what="generator")
+    generator.head = learner.head

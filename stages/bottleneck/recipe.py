@@ -101,6 +101,11 @@ class Recipe:
         return {view.mask.by for view in self.views().values() if view.mask.by}
 
     @property
+    def taught(self) -> bool:
+        """Whether a decoder looks at the backbone as it was."""
+        return any(NETWORKS[spec.network].teacher for spec in self.decoders.values())
+
+    @property
     def texts(self) -> set[str]:
         """Names of the texts that views look at."""
         return {view.text for view in self.views().values()}
@@ -199,6 +204,8 @@ def _mask(document: Any, where: str) -> Mask:
         bool(mask.by) == (strategy in ("weighted", "salient")), f"{where}.{strategy}.by", mask.by, "a weight's name"
     )
     _refuse_other(mask.unit, ("word", "piece"), f"{where}.{strategy}.unit")
+    if mask.by and mask.unit == "piece":
+        raise Refusal(f"{where}.{strategy}.unit: 'piece' does not go with by: the weights {mask.by!r} are words'")
     return mask
 
 

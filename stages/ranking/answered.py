@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from stages.artifacts.answers import holds
+from stages.artifacts.judgements import Asked, rows_in
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Answers, Passages
-from stages.ranking.judgements import Asked, rows_in
 
 
 def read_answers(path: Path | str, asking: Asked) -> list[list[str]]:

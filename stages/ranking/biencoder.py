@@ -10,9 +10,9 @@ from torch.utils.checkpoint import checkpoint
 
 from stages.artifacts.checkpoints import Vocabulary
 from stages.artifacts.ragged import Ragged
+from stages.embedding.pieces import Padded, chunks, lengths_of, single
 from stages.ranking.groups import Groups
 from stages.ranking.objective import Objective
-from stages.ranking.pieces import Padded, chunks, lengths_of, single
 from stages.ranking.sampling import Drawn, Sampler
 from stages.ranking.towers import Towers
 from stages.training.loop import Observed

@@ -13,8 +13,9 @@ from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, copy_tokenizer, qu
 from stages.artifacts.files import whole
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
+from stages.embedding.pieces import Padded, chunks, lengths_of
 from stages.ranking.losses import consistent, listwise
-from stages.ranking.pieces import Padded, chunks, lengths_of, paired
+from stages.ranking.pieces import paired
 from stages.ranking.sampling import Sampler
 from stages.training.loop import Observed
 from stages.training.processes import Processes

@@ -17,7 +17,9 @@ import torch
 from stages.artifacts import checkpoints, scratch
 from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabulary
 from stages.artifacts.ragged import Ragged
-from stages.ranking.pieces import Padded, chunks, lengths_of, single
+from stages.embedding import vectors
+from stages.embedding.pieces import lengths_of
+from stages.embedding.vectors import encode_rows
 from stages.ranking.shards import Shards
 from stages.training.processes import Processes
 from stages.training.progress import Progress
@@ -25,7 +27,6 @@ from stages.training.progress import Progress
 SHARD = 8_192  # rows: what is encoded and kept at once
 KEPT = 3  # sets of vectors that stay for other commands; older ones make room
 USED = "used"  # a mark whose time says when a set was last asked for
-BUDGET = {"cpu": 2_048, "cuda": 65_536}  # pieces in a micro-batch, padding included; on a CPU what its cache holds
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,9 @@ def encode(
 
 def vectors_folder(model: Path | str, texts: str, longest: int, precision: str) -> Path:
     """Where the vectors of these texts by this model are kept; made if absent."""
-    program = "".join(scratch.content_hash(Path(str(file))) for file in (__file__, checkpoints.__file__))
+    program = "".join(
+        scratch.content_hash(Path(str(file))) for file in (__file__, vectors.__file__, checkpoints.__file__)
+    )
     settings = {"texts": texts, "longest": longest, "precision": precision, "shard": SHARD}
     home = Path(os.environ.get(scratch.HOME, ".isthmus"))
     folder = home / f"vectors-{scratch.fingerprint(settings, [model], program)}"
@@ -132,25 +135,6 @@ def for_inference(model: Path | str, precision: str, device: torch.device) -> Te
     return encoder.eval()
 
 
-@torch.inference_mode()
-def encode_batch(encoder: TextEncoder, batch: Padded) -> torch.Tensor:
-    """[B, d] float32 vectors of one micro-batch on the encoder's device; pooled in float32."""
-    return encoder.finish(encoder.pool(encoder.states(batch.ids, batch.lengths).float(), batch.lengths))
-
-
-def encode_rows(
-    encoder: TextEncoder, pieces: Ragged, rows: np.ndarray, vocabulary: checkpoints.Vocabulary, longest: int
-) -> np.ndarray:
-    """[n, d] float32 vectors of some rows, in their order, encoded in batches of like length."""
-    device = next(encoder.parameters()).device
-    lengths = lengths_of(pieces, rows, longest - 2) + 2
-    out = np.empty((len(rows), encoder.width), dtype=np.float32)
-    for chunk in chunks(lengths, BUDGET[device.type]):
-        batch = single(pieces, rows[chunk], vocabulary, longest).to(device)
-        out[chunk] = encode_batch(encoder, batch).cpu().numpy()
-    return out
-
-
 def _encode_shards(
     model: Path | str,
     pieces: Ragged,
@@ -168,7 +152,7 @@ def _encode_shards(
         for number in numbers:
             began = time.monotonic()
             rows = np.arange(number * SHARD, min((number + 1) * SHARD, len(pieces)))
-            vectors = encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
+            made = encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
             tokens, seconds = int((lengths_of(pieces, rows, longest - 2) + 2).sum()), time.monotonic() - began
-            shards.save(number, vectors, tokens, seconds)
+            shards.save(number, made, tokens, seconds)
             bar.advance(len(rows), f"{tokens / seconds:,.0f} tokens/s")

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from stages.artifacts.identity import digest, normalised
+from stages.artifacts.judgements import Asked, asked, joined, judged, known_rows, passage_ids, ragged, rows_in
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Run
 from stages.ranking.answered import answering, read_answers
-from stages.ranking.judgements import Asked, asked, joined, judged, known_rows, passage_ids, ragged, rows_in
 from stages.ranking.known import Known
 
 

@@ -1,49 +1,11 @@
-"""Integer texts on their way into a model: special pieces, padding, and batches that waste little padding."""
-
-from dataclasses import dataclass
+"""Pairs of a query and a passage on their way into a cross-encoder."""
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
-from torch import Tensor
 
 from stages.artifacts.checkpoints import Vocabulary
 from stages.artifacts.ragged import Ragged
-from stages.training.buckets import cut
-
-
-@dataclass(frozen=True)
-class Padded:
-    """Texts as a model reads them.
-
-    Attributes:
-        ids: [B, L] int64, special pieces included.
-        lengths: [B] int64, special pieces included.
-        segments: [B, L] int64: 0 up to the first separator, 1 behind it; all 0 for single texts.
-    """
-
-    ids: Tensor
-    lengths: Tensor
-    segments: Tensor
-
-    def to(self, device: torch.device) -> "Padded":
-        """The same texts on another device."""
-        return Padded(self.ids.to(device), self.lengths.to(device), self.segments.to(device))
-
-
-def tokenised(texts: list[str], tokenizer: Tokenizer) -> Ragged:
-    """The pieces of texts, without special ones."""
-    return Ragged.of((encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)), np.int32)
-
-
-def single(pieces: Ragged, rows: np.ndarray, vocabulary: Vocabulary, longest: int) -> Padded:
-    """``[CLS] text [SEP]`` of some rows, each cut to ``longest`` pieces, special ones included."""
-    text = pieces.take(rows, longest - 2)
-    lengths = text.lengths + 2
-    ids, columns = _blank(lengths, vocabulary)
-    ids[(columns >= 1) & (columns < lengths[:, None] - 1)] = text.values
-    ids[np.arange(len(rows)), lengths - 1] = vocabulary.sep
-    return Padded(torch.from_numpy(ids), torch.from_numpy(lengths), torch.zeros(ids.shape, dtype=torch.int64))
+from stages.embedding.pieces import Padded, blank
 
 
 def paired(queries: Ragged, passages: Ragged, vocabulary: Vocabulary, longest: int, longest_query: int) -> Padded:
@@ -56,29 +18,10 @@ def paired(queries: Ragged, passages: Ragged, vocabulary: Vocabulary, longest: i
     first = queries.lengths[:, None] + 1  # where the first separator stands
     passages = passages.take(np.arange(len(passages)), longest - 2 - first[:, 0])
     lengths = queries.lengths + passages.lengths + 3
-    ids, columns = _blank(lengths, vocabulary)
+    ids, columns = blank(lengths, vocabulary)
     last = lengths[:, None] - 1
     ids[(columns >= 1) & (columns < first)] = queries.values
     ids[(columns > first) & (columns < last)] = passages.values
     ids[(columns == first) | (columns == last)] = vocabulary.sep
     segments = ((columns > first) & (columns <= last)).astype(np.int64)
     return Padded(torch.from_numpy(ids), torch.from_numpy(lengths), torch.from_numpy(segments))
-
-
-def lengths_of(pieces: Ragged, rows: np.ndarray, longest: int) -> np.ndarray:
-    """[n] lengths of some rows cut to ``longest`` pieces."""
-    lengths: np.ndarray = np.minimum(pieces.offsets[rows + 1] - pieces.offsets[rows], longest)
-    return lengths
-
-
-def chunks(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Rows of like length together, at most ``budget`` pieces with their padding a chunk."""
-    order = np.argsort(lengths, kind="stable")
-    return [order[run] for run in cut(lengths[order], budget)]
-
-
-def _blank(lengths: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """[B, L] padding behind a [CLS], and the numbers of its columns."""
-    ids = np.full((len(lengths), int(lengths.max(initial=1))), vocabulary.pad, dtype=np.int64)
-    ids[:, 0] = vocabulary.cls
-    return ids, np.arange(ids.shape[1])[None, :]

@@ -9,9 +9,9 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.judgements import Asked, rows_in
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
-from stages.ranking.judgements import Asked, rows_in
 from stages.ranking.runs import Ranking, by_query
 
 QUERIES = 1_024  # whose passages are looked up together

@@ -9,11 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.judgements import Asked
 from stages.artifacts.ragged import Ragged
+from stages.embedding.probe import CUTOFF
 from stages.ranking.crossencoder import CrossEncoder, Pairs, score
-from stages.ranking.judgements import Asked
 from stages.ranking.known import Known
-from stages.ranking.probe import CUTOFF
 from stages.ranking.rankings import Rankings
 from stages.ranking.runs import ranks_within
 from stages.ranking.shards import Shards

@@ -13,7 +13,7 @@ from stages.artifacts.checkpoints import TextEncoder, load_encoder, write_encode
 from stages.artifacts.files import whole
 from stages.artifacts.heads import new_head
 from stages.artifacts.refusal import Refusal
-from stages.ranking.pieces import Padded
+from stages.embedding.pieces import Padded
 
 QUERY = "query"
 Tying = Literal["tied", "untied"]

@@ -11,12 +11,9 @@ class Curves:
         self.live: Any = None
         if folder is not None:
             try:
-                from dvclive import Live
+                self.live = _live(folder)
             except ModuleNotFoundError:  # a machine that has only what training needs
                 return
-            self.live = Live(
-                str(folder), resume=False, report=None, save_dvc_exp=False, dvcyaml=None, monitor_system=False
-            )
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Log the values of one step."""
@@ -29,3 +26,20 @@ class Curves:
         """Write the latest value of every curve beside the curves."""
         if self.live is not None:
             self.live.end()
+
+
+def _live(folder: Path) -> Any:
+    from dvclive import Live
+    from scmrepo.exceptions import SCMError
+
+    class Alone(Live):  # type: ignore[misc]
+        """Looks for no repository."""
+
+        def _init_dvc(self) -> None:
+            pass
+
+    plain = {"resume": False, "report": None, "save_dvc_exp": False, "dvcyaml": None, "monitor_system": False}
+    try:
+        return Live(str(folder), **plain)
+    except SCMError:  # a Git repository without a commit: DVCLive asks for the newest one
+        return Alone(str(folder), **plain)

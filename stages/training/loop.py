@@ -122,6 +122,8 @@ def train(
     with Ahead(batches, start, plan.steps) as ahead, Progress(what, plan.steps, "steps", start) as bar:
         for step in range(start, plan.steps):
             began, parts = time.monotonic(), ahead.take()
+            if step in (start, plan.new_parts):
+                _freeze(model, step < plan.new_parts)
             _step(model, optimiser, parts, step, plan, processes, window)
             report.tokens += sum(part.counts.get("tokens", 0) for part in parts)
             if (step + 1) % plan.log_every == 0 or step + 1 == plan.steps:
@@ -183,10 +185,6 @@ def _step(
     window: Observed,
 ) -> None:
     torch.manual_seed((plan.seed * 1_000_003 + step) * 1009 + processes.rank)  # dropout, whatever came before
-    new: set[str] = getattr(model, "new", set())
-    alone = step < plan.new_parts and bool(new)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not alone or name in new)
     totals = _totals(parts, processes)
     for part in parts:
         with autocast(processes.device, plan.precision):
@@ -198,6 +196,13 @@ def _step(
         group["lr"] = plan.rate(step)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
+
+
+def _freeze(model: nn.Module, old: bool) -> None:
+    """Let all of the model learn, or only what is new in it, if anything is."""
+    new: set[str] = getattr(model, "new", set())
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not (old and new) or name in new)
 
 
 def _totals(parts: list[Any], processes: Processes) -> dict[str, int]:

@@ -83,6 +83,10 @@ ENCODER = "encoder: {passage: {mask: {random: 0.3}}}\n"
         ("encoder: {passage: {mask: {random: much}}}", "ratio: 'much' should be between 0 and 1"),
         ("encoder: {passage: {mask: {rondom: 0.3}}}", "'rondom' is none of .* did you mean 'random'?"),
         ("encoder: {passage: {mask: {weighted: 0.3}}}", "mask.weighted.by: '' should be a weight's name"),
+        (
+            "encoder: {passage: {mask: {weighted: {ratio: 0.3, by: keywords, unit: piece}}}}",
+            "weighted.unit: 'piece' does not go with by: the weights 'keywords' are words'",
+        ),
         ("encoder: {passage: {mask: [none]}}", "is not one strategy"),
         ("encoder: {passage: {text: pasage}}", "'pasage' is none of .* did you mean 'passage'?"),
         ("encoder: {passage: {weight: -1}}", "encoder.passage.weight: -1 should be ≥ 0"),

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from stages.artifacts.judgements import Asked
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Answers, Passages, Run
 from stages.ranking.answered import answering, read_answers
 from stages.ranking.groups import Inputs, Rules, read_groups
-from stages.ranking.judgements import Asked
 from stages.ranking.runs import ordered
 from tests.ranking.test_groups import QUERIES, write
 

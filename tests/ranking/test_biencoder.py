@@ -12,10 +12,10 @@ import torch.multiprocessing as mp
 from stages.artifacts.checkpoints import load_encoder, load_tokenizer, load_vocabulary
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.tables import Queries, Run, Tokens
+from stages.embedding.pieces import tokenised
 from stages.ranking.biencoder import Batches, Retriever
 from stages.ranking.groups import Inputs, Rules, read_groups
 from stages.ranking.objective import Objective
-from stages.ranking.pieces import tokenised
 from stages.ranking.runs import ordered
 from stages.ranking.sampling import Sampler
 from stages.ranking.towers import Towers

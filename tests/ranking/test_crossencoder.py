@@ -13,6 +13,7 @@ from stages.artifacts.checkpoints import load_tokenizer, load_vocabulary
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Queries, Tokens
+from stages.embedding.pieces import tokenised
 from stages.ranking.crossencoder import (
     Batch,
     Batches,
@@ -26,7 +27,6 @@ from stages.ranking.crossencoder import (
 )
 from stages.ranking.groups import Inputs, Rules, read_groups
 from stages.ranking.losses import consistent, listwise
-from stages.ranking.pieces import tokenised
 from stages.ranking.runs import ordered
 from stages.ranking.sampling import Sampler
 from stages.training.processes import Processes

@@ -15,9 +15,11 @@ from transformers import AutoTokenizer
 from stages.artifacts.checkpoints import load_encoder, load_tokenizer, load_vocabulary
 from stages.artifacts.ragged import Ragged, read_ragged
 from stages.artifacts.tables import Tokens
+from stages.embedding.pieces import chunks, single, tokenised
+from stages.embedding.vectors import BUDGET
 from stages.ranking import encoding
 from stages.ranking.encoding import encode, make_room
-from stages.ranking.pieces import chunks, paired, single, tokenised
+from stages.ranking.pieces import paired
 from stages.training.processes import Processes
 
 ALONE = Processes(0, 1, torch.device("cpu"))
@@ -44,7 +46,7 @@ def test_batches_by_length_give_each_text_its_own_vector(
     world: Any, pieces: Ragged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encoding, "SHARD", 16)
-    monkeypatch.setitem(encoding.BUDGET, "cpu", 100)
+    monkeypatch.setitem(BUDGET, "cpu", 100)
     vectors = encode(world.backbone, pieces, "t", 24, "fp32", ALONE)
     assert len(vectors) == len(pieces)
     assert vectors.tokens == int(np.minimum(pieces.lengths + 2, 24).sum())

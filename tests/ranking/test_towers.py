@@ -13,9 +13,10 @@ from stages.artifacts.heads import load_head, new_head
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Queries, Run, Tokens
+from stages.embedding.pieces import single
+from stages.embedding.vectors import encode_rows
 from stages.mining import mine
-from stages.ranking.encoding import encode_rows, for_inference
-from stages.ranking.pieces import single
+from stages.ranking.encoding import for_inference
 from stages.ranking.towers import Towers, add_heads, load_towers, query_folder, save_towers
 from stages.training.processes import join
 

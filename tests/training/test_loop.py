@@ -1,5 +1,6 @@
 """The loop: a run that is cut anywhere ends with the same bytes; several processes are one."""
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +123,17 @@ def test_curves_of_a_resumed_run_are_those_of_an_uninterrupted_one(tmp_path: Pat
     train(Line(), batches(), PLAN, ALONE, tmp_path / "a", Curves(tmp_path / "resumed"))  # from its last state
     assert files(tmp_path / "whole") == files(tmp_path / "resumed")
     assert "plots/metrics/error.tsv" in files(tmp_path / "whole")
+
+
+def test_curves_need_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.chdir(tmp_path)
+    curves = Curves(Path("curves"))
+    for step in (1, 2):
+        curves.log(step, {"error": 0.5 / step})
+    curves.close()
+    lines = Path("curves/plots/metrics/error.tsv").read_text().splitlines()
+    assert lines == ["step\terror", "1\t0.5", "2\t0.25"]
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, Target, initialise, options
+from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, initialise, options
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
+    from stages.bottleneck.views import ViewBatch
 
 
 class Bag(Network):
@@ -32,14 +33,14 @@ class Bag(Network):
             self.lpu = nn.Linear(config.hidden_size, config.vocab_size)
             initialise(self.lpu, "normal")
 
-    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+    def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         scores = self.scores(reading, target)
         wanted, share = self.wanted(reading.clean, reading.lengths, target)
         rows = torch.arange(len(scores), device=scores.device)[:, None]
         given = scores.log_softmax(1)[rows, wanted]
         return -(given * share).sum(), None
 
-    def scores(self, reading: Reading, target: Target) -> Tensor:
+    def scores(self, reading: Reading, target: "ViewBatch") -> Tensor:
         """[b, V] float32: μ of Eq. 8, the largest logit of every piece over the ordinary positions.
 
         A text at a time: its [L, V] logits are the most that is ever held, and checkpointed, since only the largest
@@ -52,7 +53,7 @@ class Bag(Network):
         ]
         return torch.stack(rows)
 
-    def seen(self, reading: Reading, target: Target) -> Tensor:
+    def seen(self, reading: Reading, target: "ViewBatch") -> Tensor:
         """[b, L] bool: the positions that are pooled."""
         columns = torch.arange(reading.states.shape[1], device=reading.lengths.device)
         last = reading.lengths[:, None] - (0 if self.options["masked"] else 1)
@@ -63,7 +64,7 @@ class Bag(Network):
         logits: Tensor = self.lpu(states) if self.lpu is not None else self.around[0].head.logits(states)
         return logits.amax(0).float()
 
-    def wanted(self, clean: Tensor, lengths: Tensor, target: Target) -> tuple[Tensor, Tensor]:
+    def wanted(self, clean: Tensor, lengths: Tensor, target: "ViewBatch") -> tuple[Tensor, Tensor]:
         """[b, L] pieces in order, and the weight of each: 0 on repeats, specials and padding."""
         columns = torch.arange(clean.shape[1], device=clean.device)
         real = (columns > 0) & (columns < lengths[:, None] - 1)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, Target, initialise, visible
+from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, initialise, visible
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
+    from stages.bottleneck.views import ViewBatch
 
 
 def layers(spec: "Decoder", surroundings: Surroundings) -> nn.ModuleList:
@@ -41,7 +42,7 @@ class Bidirectional(Network):
         self.layers = layers(spec, surroundings)
         self.bottleneck = bottleneck(spec, surroundings.encoder.config.hidden_size)
 
-    def states(self, reading: Reading, target: Target) -> Tensor:
+    def states(self, reading: Reading, target: "ViewBatch") -> Tensor:
         """[b, L, d] of the last layer."""
         embedded = self.embedded(reading, target)
         slot = self.bottleneck(reading.vector).to(embedded.dtype)
@@ -51,10 +52,10 @@ class Bidirectional(Network):
             states = layer(states, mask)
         return states
 
-    def embedded(self, reading: Reading, target: Target) -> Tensor:
+    def embedded(self, reading: Reading, target: "ViewBatch") -> Tensor:
         """[b, L, d] what stands behind the vector: the embedding layer's output, positions and norm included."""
         embedded: Tensor = self.encoder.transformer.embeddings(input_ids=target.ids)  # type: ignore[operator]
         return embedded
 
-    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+    def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         return self.rebuild(self.states(reading, target), target)

@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from stages.artifacts.attention import attend
 from stages.artifacts.refusal import Refusal
 from stages.bottleneck.decoders.bidirectional import bottleneck
-from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, Target, initialise, options
+from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, initialise, options
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
+    from stages.bottleneck.views import ViewBatch
 
 
 class Layer(nn.Module):
@@ -72,7 +73,7 @@ class Causal(Network):
         nn.init.normal_(self.positions.weight, std=0.02)
         self.bottleneck = bottleneck(spec, config.hidden_size)
 
-    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+    def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         states = self.states(reading.vector, target.clean[:, :-1])
         # the state of column t knows the text up to t and guesses t + 1
         shifted = torch.cat([states[:, :1], states], 1).reshape(-1, states.shape[-1])

@@ -1,10 +1,15 @@
 """Two spans of one document know each other among the spans of others (coCondenser, Gao & Callan 2022, Eq. 7)."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from stages.bottleneck.decoders.reading import Network, Reading, Target
+from stages.bottleneck.decoders.reading import Network, Reading
 from stages.training.processes import Processes
+
+if TYPE_CHECKING:
+    from stages.bottleneck.views import ViewBatch
 
 
 class Contrastive(Network):
@@ -18,7 +23,7 @@ class Contrastive(Network):
     per = "texts"
     compares = True
 
-    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+    def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         assert reading.beside is not None, "the recipe names a second view"
         spans = torch.stack([reading.vector, reading.beside], 1).float()
         peers = self.around[0].processes

@@ -8,10 +8,11 @@ from torch import Tensor
 from stages.artifacts.attention import attend
 from stages.artifacts.refusal import Refusal
 from stages.bottleneck.decoders.bidirectional import bottleneck, layers
-from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, Target, options
+from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, options
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
+    from stages.bottleneck.views import ViewBatch
 
 
 class Enhanced(Network):
@@ -35,10 +36,10 @@ class Enhanced(Network):
         self.layer: Any = layers(spec, surroundings)[0]
         self.bottleneck = bottleneck(spec, surroundings.encoder.config.hidden_size)
 
-    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+    def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         return self.rebuild(self.states(reading, target), target)
 
-    def states(self, reading: Reading, target: Target) -> Tensor:
+    def states(self, reading: Reading, target: "ViewBatch") -> Tensor:
         """[b, L, d]: row i from the vector and what i may look at."""
         assert target.visible is not None, "collation draws a matrix for networks that ask"
         vector = self.bottleneck(reading.vector)

@@ -1,7 +1,7 @@
 """What a decoder is given, and what it owes."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from stages.training.processes import Processes
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
+    from stages.bottleneck.views import ViewBatch
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Surroundings:
     detector: ReplacementHead | None = None
     processes: Processes | None = None
 
-    def rebuild(self, states: Tensor, view: "Target", predict: str) -> tuple[Tensor, Tensor]:
+    def rebuild(self, states: Tensor, view: "ViewBatch", predict: str) -> tuple[Tensor, Tensor]:
         """[b, L, d] states → summed loss and hits at the places to predict."""
         chosen = states.reshape(-1, states.shape[-1])[view.places]
         if predict != "replaced":
@@ -60,19 +61,6 @@ class Reading:
     lengths: Tensor
     clean: Tensor
     beside: Tensor | None = None
-
-
-class Target(Protocol):
-    """The decoder's own view: see `views.ViewBatch`."""
-
-    ids: Tensor
-    clean: Tensor
-    lengths: Tensor
-    hidden: Tensor
-    places: Tensor
-    labels: Tensor
-    documents: Tensor
-    visible: Tensor | None
 
 
 class Network(nn.Module):
@@ -102,11 +90,11 @@ class Network(nn.Module):
         """The encoder whose parts are shared."""
         return self.around[0].encoder
 
-    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+    def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         """The summed loss, and the number of pieces guessed right (None where nothing is guessed)."""
         raise NotImplementedError
 
-    def rebuild(self, states: Tensor, target: Target) -> tuple[Tensor, Tensor]:
+    def rebuild(self, states: Tensor, target: "ViewBatch") -> tuple[Tensor, Tensor]:
         """[b, L, d] states → loss and hits at the places to predict."""
         return self.around[0].rebuild(states, target, self.predict)
 

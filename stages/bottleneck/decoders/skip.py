@@ -1,9 +1,14 @@
 """A head on the last layer's vector and the half-depth layer's other states (Condenser, Gao & Callan 2021)."""
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
 from stages.bottleneck.decoders.bidirectional import Bidirectional
-from stages.bottleneck.decoders.reading import Reading, Target
+from stages.bottleneck.decoders.reading import Reading
+
+if TYPE_CHECKING:
+    from stages.bottleneck.views import ViewBatch
 
 
 class Skip(Bidirectional):
@@ -14,7 +19,7 @@ class Skip(Bidirectional):
 
     middle = True
 
-    def embedded(self, reading: Reading, target: Target) -> Tensor:
+    def embedded(self, reading: Reading, target: "ViewBatch") -> Tensor:
         """[b, L, d] states of half the depth; the first is replaced by the vector."""
         assert reading.middle is not None, "the autoencoder keeps the middle layer for those that ask"
         return reading.middle

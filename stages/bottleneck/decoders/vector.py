@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, Target
+from stages.bottleneck.decoders.reading import Network, Reading, Surroundings
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
+    from stages.bottleneck.views import ViewBatch
 
 
 class Vector(Network):
@@ -27,7 +28,7 @@ class Vector(Network):
         self.map = nn.Linear(width, width, bias=False)
         nn.init.eye_(self.map.weight)  # so that the vector itself, not a rotation of it, is what is recovered
 
-    def forward(self, reading: Reading, target: Target) -> tuple[Tensor, Tensor | None]:
+    def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         teacher = self.around[0].teacher
         assert teacher is not None, "the autoencoder gives a teacher to those that ask"
         with torch.no_grad():
