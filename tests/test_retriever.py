@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
+from stages.artifacts.checkpoints import load_encoder, load_heads, save_encoder
 from stages.artifacts.documents import read_json
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash
@@ -176,11 +178,43 @@ def test_untied_towers_with_a_head_part_ways(world: Any, tmp_path: Path, run: Pa
     mine(tmp_path / "two", world.tokens, world.queries, tmp_path / "mined", depth=3)
 
 
+def test_a_bag_beside_the_vector_is_trained_and_goes_on(world: Any, tmp_path: Path, run: Path) -> None:
+    encoder = load_encoder(world.backbone)
+    size = encoder.config.vocab_size
+    lpu = {"decoders.bag.lpu.weight": torch.randn(size, 32) * 0.1, "decoders.bag.lpu.bias": torch.zeros(size)}
+    save_encoder(encoder, world.backbone, tmp_path / "start", lpu)
+    tables = world.tokens, world.queries, world.qrels, world.passages
+    options: dict[str, Any] = {**SMALL, "negatives": [run], "steps": 2, "similarity": "dot", "bag": 20, "chunk": 300}
+    retriever(tmp_path / "start", *tables, tmp_path / "one", metrics=tmp_path / "m", head="linear", width=8, **options)
+    retriever(tmp_path / "one", *tables, tmp_path / "two", metrics=tmp_path / "m", **options)
+    models = [tmp_path / name for name in ("start", "one", "two")]
+    weights = [load_heads(model)["decoders.bag.lpu.weight"] for model in models]
+    assert not weights[0].equal(weights[1])
+    assert not weights[1].equal(weights[2])
+    mine(tmp_path / "two", world.tokens, world.queries, tmp_path / "mined", splits=["dev"], depth=3)
+    with pytest.raises(Refusal, match="say --bag$"):
+        retriever(tmp_path / "one", *tables, tmp_path / "three", metrics=tmp_path / "m")
+
+
+def test_a_refresh_mines_with_the_model_as_it_then_is(world: Any, tmp_path: Path, run: Path) -> None:
+    options = {"negatives": [run], "depth": 5, "group": 5, "steps": 4, "precision": "fp32"}
+    told = train(world, tmp_path / "once", refresh=1, **options)
+    assert told["last"]["step"] == 4
+    assert told["queries"]["candidates"] <= 36 * 5
+    # by hand: two steps of the same schedule, mining, and two more from that state on
+    train(world, tmp_path / "never", **options)
+    assert content_hash(tmp_path / "once") != content_hash(tmp_path / "never")
+
+
 def test_bad_input_is_refused_before_any_work(world: Any, tmp_path: Path, run: Path) -> None:
     for message, options in {
         "--teacher needs --negatives": {"teacher": run},
         r"--width 8 needs --head": {"width": 8},
-        "--probe-every: a probe looks at one encoder": {"towers": "untied", "probe_every": 1},
+        "--probe-every: a probe looks at one dense encoder": {"towers": "untied", "probe_every": 1},
+        "--refresh needs --negatives": {"refresh": 1},
+        "--refresh 1: there are only 1 steps": {"refresh": 1, "negatives": [run]},
+        "--refresh: a teacher has not scored": {"refresh": 1, "negatives": [run], "teacher": run},
+        "--bag needs --similarity dot": {"bag": 4},
         "--objective triplet needs --negatives": {"objective": "triplet"},
         r"of 36 training queries have fewer than 99 negatives": {"negatives": [run], "group": 100, "fill": False},
         r"the corpus has only \d+ passages to fill a group with": {"negatives": [run], "group": 100},

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from stages.artifacts.checkpoints import load_encoder, load_vocabulary, save_encoder
+from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabulary, save_encoder
 from stages.artifacts.heads import load_head, new_head
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
@@ -17,8 +17,10 @@ from stages.embedding.pieces import single
 from stages.embedding.vectors import encode_rows
 from stages.mining import mine
 from stages.ranking.encoding import for_inference
-from stages.ranking.towers import Towers, add_heads, load_towers, query_folder, save_towers
+from stages.ranking.towers import Shape, Towers, load_towers, query_folder, save_towers
 from stages.training.processes import join
+
+UNTIED = Shape(untied=True, normalise=False)
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -37,19 +39,36 @@ def test_a_head_is_read_elsewhere_as_here(world: Any, tmp_path: Path, norm: bool
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_a_head_is_drawn_from_the_seed_and_kept_where_it_fits(world: Any) -> None:
-    towers = load_towers(world.backbone, "untied", 0.0, True)
-    add_heads(towers, "linear-norm", 16, seed=1)
-    first = towers.query.head
-    assert first is not None
-    assert first is not towers.passage.head
-    add_heads(towers, "linear-norm", 16, seed=2)
-    assert towers.query.head is first
-    add_heads(towers, "none", None, seed=2)
-    assert towers.query.head is first
-    add_heads(towers, "linear", None, seed=2)
-    assert towers.query.width == 32
-    assert torch.equal(towers.query.head[0].linear.weight, towers.passage.head[0].linear.weight)
+def test_a_head_is_drawn_from_the_seed_and_kept_where_it_fits(world: Any, tmp_path: Path) -> None:
+    shape = Shape(untied=True, head="linear-norm", width=16)
+    towers = load_towers(world.backbone, shape, seed=1)
+    assert towers.query.head is not towers.passage.head
+    assert matrix(towers.query).equal(matrix(towers.passage))
+    save_towers(towers, world.backbone, tmp_path / "model")
+    for again in (shape, Shape(untied=True)):
+        assert matrix(load_towers(tmp_path / "model", again, seed=2).query).equal(matrix(towers.query))
+    assert not matrix(load_towers(world.backbone, shape, seed=2).query).equal(matrix(towers.query))
+    assert load_towers(tmp_path / "model", Shape(untied=True, head="linear"), seed=2).query.width == 32
+
+
+def matrix(encoder: TextEncoder) -> torch.Tensor:
+    """The linear map of a head."""
+    assert encoder.head is not None
+    return encoder.head[0].linear.weight  # type: ignore[union-attr, return-value]
+
+
+@pytest.mark.parametrize(
+    ("shape", "complaint"),
+    [
+        (Shape(untied=True, bag=3, normalise=False), "--bag: one encoder makes the bags"),
+        (Shape(bag=3), "--bag needs --similarity dot"),
+        (Shape(width=0), "--width 0 leaves nothing without --bag"),
+        (Shape(width=8), "--width 8 needs --head linear or linear-norm"),
+    ],
+)
+def test_shapes_that_contradict_themselves_are_refused(shape: Shape, complaint: str) -> None:
+    with pytest.raises(Refusal, match=complaint):
+        shape.refuse()
 
 
 def test_unknown_activations_and_absent_files_are_refused(world: Any, tmp_path: Path) -> None:
@@ -66,18 +85,18 @@ def test_unknown_activations_and_absent_files_are_refused(world: Any, tmp_path: 
 
 
 def test_each_tower_reads_its_own_and_both_are_folders(world: Any, tmp_path: Path) -> None:
-    towers = load_towers(world.backbone, "untied", 0.0, False)
+    towers = load_towers(world.backbone, UNTIED)
     with torch.no_grad():
         for parameter in towers.query.parameters():
             parameter.mul_(1.1)
     save_towers(towers, world.backbone, tmp_path / "model")
-    again = load_towers(tmp_path / "model", "untied", 0.0, False)
+    again = load_towers(tmp_path / "model", UNTIED)
     text = single(read_ragged(Tokens, world.tokens, "pieces"), np.arange(3), load_vocabulary(world.backbone), 30)
     for asks in (True, False):
         assert torch.equal(again(text, asks), towers(text, asks))
     assert not torch.allclose(again(text, True), again(text, False))
     with pytest.raises(Refusal, match=r"model/query: queries have an encoder of their own here; say --towers untied$"):
-        load_towers(tmp_path / "model", "tied", 0.0, False)
+        load_towers(tmp_path / "model", Shape())
     mine(tmp_path / "model", world.tokens, world.queries, tmp_path / "run", depth=60, longest=128, precision="fp32")
     asked = Queries.read(world.queries).slice(0, 1).to_pylist()[0]
     query = SentenceTransformer(str(query_folder(tmp_path / "model")), device="cpu").encode(asked["text"])
