@@ -1,6 +1,7 @@
 """The retriever chapter: it learns, it resumes, and others can load it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash
 from stages.artifacts.tables import Answers, Passages, Qrels, Queries, Run, Tokens
 from stages.mining import mine
+from stages.ranking.refresh import Refresher
 from stages.ranking.runs import ordered
 from stages.retriever import retriever
+from stages.training import checkpoint
 
 SMALL = {"batch": 8, "group": 3, "learning_rate": 1e-3, "longest": 40}
 
@@ -192,18 +195,61 @@ def test_a_bag_beside_the_vector_is_trained_and_goes_on(world: Any, tmp_path: Pa
     assert not weights[0].equal(weights[1])
     assert not weights[1].equal(weights[2])
     mine(tmp_path / "two", world.tokens, world.queries, tmp_path / "mined", splits=["dev"], depth=3)
-    with pytest.raises(Refusal, match="say --bag$"):
+    with pytest.raises(Refusal, match=r"say --bag$"):
         retriever(tmp_path / "one", *tables, tmp_path / "three", metrics=tmp_path / "m")
 
 
-def test_a_refresh_mines_with_the_model_as_it_then_is(world: Any, tmp_path: Path, run: Path) -> None:
-    options = {"negatives": [run], "depth": 5, "group": 5, "steps": 4, "precision": "fp32"}
-    told = train(world, tmp_path / "once", refresh=1, **options)
-    assert told["last"]["step"] == 4
-    assert told["queries"]["candidates"] <= 36 * 5
-    # by hand: two steps of the same schedule, mining, and two more from that state on
-    train(world, tmp_path / "never", **options)
-    assert content_hash(tmp_path / "once") != content_hash(tmp_path / "never")
+REFRESHED = {"depth": 5, "group": 5, "steps": 24, "precision": "fp32", "refresh": 1, "checkpoint": 0.0}
+
+
+def test_a_refresh_mines_with_the_model_as_it_then_is(
+    world: Any, tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mined = Refresher.run
+
+    def copied(self: Refresher, number: int) -> Path:
+        path = mined(self, number)
+        shutil.copytree(path.parent, tmp_path / f"seen-{number}")
+        return path
+
+    monkeypatch.setattr(Refresher, "run", copied)
+    told = train(world, tmp_path / "model", negatives=[run], **REFRESHED)
+    assert told["last"]["step"] == 24
+    assert told["queries"]["candidates"] == 36 * 5
+    seen = tmp_path / "seen-1"
+    mine(seen / "model", world.tokens, world.queries, tmp_path / "again", ["train"], 5, 40, 32, "fp32")
+    assert (tmp_path / "again").read_bytes() == (seen / "run.parquet").read_bytes()
+    train(world, tmp_path / "other", negatives=[run], **{**REFRESHED, "refresh": 0})
+    assert content_hash(tmp_path / "model") != content_hash(tmp_path / "other")
+
+
+@pytest.mark.parametrize("moment", ["before mining", "after mining"])
+def test_a_refreshed_run_that_is_stopped_goes_on(
+    world: Any, tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    train(world, tmp_path / "whole", negatives=[run], **REFRESHED)
+    save, steps = checkpoint.save, {"before mining": 12, "after mining": 20}
+
+    def stopped(folder: Path, step: int, *rest: Any) -> None:
+        save(folder, step, *rest)
+        if step == steps[moment]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoint, "save", stopped)
+        train(world, tmp_path / "stopped", negatives=[run], **REFRESHED)
+    train(world, tmp_path / "stopped", negatives=[run], **REFRESHED)
+    assert content_hash(tmp_path / "stopped") == content_hash(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("batch", "group"), [(12, 2), (6, 4), (2, 12)])
+def test_negatives_scale_at_a_fixed_number_of_passages_and_queries_by_share(
+    world: Any, tmp_path: Path, run: Path, batch: int, group: int
+) -> None:
+    told = train(world, tmp_path / "model", negatives=[run], batch=batch, group=group, steps=1, fraction=0.5)
+    assert told["queries"]["queries"] == 18
+    assert told["queries"]["queries_left_out"] == 18
+    assert told["groups"]["negatives"] + told["groups"]["masked"] == 24 - 1
 
 
 def test_bad_input_is_refused_before_any_work(world: Any, tmp_path: Path, run: Path) -> None:

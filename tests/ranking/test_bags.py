@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from transformers.models.bert.modeling_bert import BertPredictionHeadTransform
 
-from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabulary, save_encoder
+from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_tokenizer, load_vocabulary, save_encoder
 from stages.artifacts.documents import read_json
 from stages.artifacts.ragged import Ragged, read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Queries, Tokens
-from stages.embedding.pieces import Padded, single
+from stages.embedding.pieces import Padded, single, tokenised
 from stages.mining import mine
 from stages.ranking.bags import load_bag
 from stages.ranking.encoding import Vectors
@@ -39,9 +39,8 @@ def start(world: Any, folder: Path, own: bool) -> Path:
         transform = BertPredictionHeadTransform(encoder.config).state_dict()
         shapes = {f"head.transform.{name}": tuple(value.shape) for name, value in transform.items()}
         shapes["head.bias"] = (size,)
-    save_encoder(
-        encoder, world.backbone, folder, {k: torch.randn(shape, generator=draw) for k, shape in shapes.items()}
-    )
+    heads = {name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+    save_encoder(encoder, world.backbone, folder, heads)
     return folder
 
 
@@ -99,7 +98,7 @@ def test_what_is_not_kept_has_no_gradient(world: Any, tmp_path: Path) -> None:
 def test_what_is_saved_is_read_again_and_goes_on(world: Any, folder: Path, tmp_path: Path, width: int) -> None:
     towers, text = shaped(folder, width), some(world)
     save_towers(towers, world.backbone, tmp_path / "model")
-    again = load_towers(tmp_path / "model", Shape(normalise=False, width=width or None if width else 0, bag=KEPT))
+    again = load_towers(tmp_path / "model", Shape(normalise=False, width=0 if not width else None, bag=KEPT))
     assert again.dense_width == width
     torch.testing.assert_close(again(text, True), towers(text, True))
     with pytest.raises(Refusal, match=r"model/bag.json: texts have a bag of words here; say --bag$"):
@@ -157,9 +156,6 @@ def test_mining_ranks_by_the_hybrid_product(world: Any, folder: Path, tmp_path: 
     passages = towers(single(pieces, np.arange(len(pieces)), vocabulary, 40), False).detach().double()
     names = Tokens.read(world.tokens)["passage_id"].to_pylist()
     asked = [row for row in Queries.read(world.queries).to_pylist() if row["split"] == "dev"]
-    from stages.artifacts.checkpoints import load_tokenizer
-    from stages.embedding.pieces import tokenised
-
     texts = tokenised([row["text"] for row in asked], load_tokenizer(world.backbone))
     queries = towers(single(texts, np.arange(len(texts)), vocabulary, 16), True).detach().double()
     for (_, ranking, scores), products in zip(by_query(tmp_path / "run"), queries @ passages.T, strict=True):

@@ -87,13 +87,14 @@ def share(rank: int, port: int, inputs: Inputs, backbone: Path, out: Path) -> No
     """One of two processes."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    loss, gradient, _ = step(inputs, backbone, Processes(rank, 2, torch.device("cpu")))
-    dist.all_reduce(gradient)
-    torch.save({"loss": loss, "gradient": gradient}, out / f"{rank}.pt")
+    for name, chunk, cached in (("plain", 4_096, False), ("cached", 100, True)):
+        loss, gradient, _ = step(inputs, backbone, Processes(rank, 2, torch.device("cpu")), chunk, cached)
+        dist.all_reduce(gradient)
+        torch.save({"loss": loss, "gradient": gradient}, out / f"{name}-{rank}.pt")
     dist.destroy_process_group()
 
 
-def test_two_processes_are_one(world: Any, inputs: Inputs, tmp_path: Path) -> None:
+def test_two_processes_are_one_with_caching_and_without(world: Any, inputs: Inputs, tmp_path: Path) -> None:
     import socket
 
     with socket.socket() as free:
@@ -101,7 +102,8 @@ def test_two_processes_are_one(world: Any, inputs: Inputs, tmp_path: Path) -> No
         port = free.getsockname()[1]
     whole = step(inputs, world.backbone, ALONE)
     mp.spawn(share, (port, inputs, world.backbone, tmp_path), nprocs=2)
-    parts = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
-    assert sum(part["loss"] for part in parts) == pytest.approx(whole[0], rel=1e-5)
-    for part in parts:
-        torch.testing.assert_close(part["gradient"], whole[1], atol=1e-5, rtol=1e-3)
+    for name in ("plain", "cached"):
+        parts = [torch.load(tmp_path / f"{name}-{rank}.pt", weights_only=True) for rank in (0, 1)]
+        assert sum(part["loss"] for part in parts) == pytest.approx(whole[0], rel=1e-5)
+        for part in parts:
+            torch.testing.assert_close(part["gradient"], whole[1], atol=1e-5, rtol=1e-3)
