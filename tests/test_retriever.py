@@ -235,9 +235,10 @@ def test_a_refreshed_run_that_is_stopped_goes_on(
         if step == steps[moment]:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(checkpoint, "save", stopped)
+    monkeypatch.setattr(checkpoint, "save", stopped)
+    with pytest.raises(KeyboardInterrupt):
         train(world, tmp_path / "stopped", negatives=[run], **REFRESHED)
+    monkeypatch.setattr(checkpoint, "save", save)
     train(world, tmp_path / "stopped", negatives=[run], **REFRESHED)
     assert content_hash(tmp_path / "stopped") == content_hash(tmp_path / "whole")
 
