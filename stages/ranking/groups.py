@@ -65,23 +65,28 @@ class Inputs:
     queries: Path
     qrels: Path
     passages: Path
-    negatives: tuple[Path, ...] = ()
+    negatives: Path | tuple[Path, ...] | None = None
     teacher: Path | None = None
     answers: Path | None = None
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """The runs of negatives."""
+        return (self.negatives,) if isinstance(self.negatives, Path) else self.negatives or ()
 
     @property
     def paths(self) -> list[Path]:
         """Those that are there."""
         single = [self.tokens, self.queries, self.qrels, self.passages, self.teacher, self.answers]
-        return [path for path in [*single, *self.negatives] if path is not None]
+        return [path for path in [*single, *self.runs] if path is not None]
 
 
 def read_groups(inputs: Inputs, rules: Rules, seed: int, fraction: float) -> tuple[Asked, pa.Array, Groups]:
     """The training queries, the passages' ids, and the groups that all rules leave."""
     asking, ids = asked(inputs.queries, ["train"]), passage_ids(inputs.tokens)
     groups = form(asking, judged(inputs.qrels, asking, ids), same_texts(inputs.passages, ids), seed, fraction)
-    if inputs.negatives:
-        groups = with_negatives(groups, inputs.negatives, asking, ids, rules)
+    if inputs.runs:
+        groups = with_negatives(groups, inputs.runs, asking, ids, rules)
     if inputs.answers:
         groups = without_answers(groups, inputs.passages, read_answers(inputs.answers, asking))
     if inputs.teacher:

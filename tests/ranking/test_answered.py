@@ -56,7 +56,7 @@ def test_a_mixture_is_the_union_each_run_under_the_rules(tmp_path: Path) -> None
     rng, ids = np.random.default_rng(5), [f"p{i:02d}" for i in range(40)]
     ranked = [(f"q{q}", ids[p]) for q in range(QUERIES) for p in rng.permutation(40)[:20]]
     Run.write(tmp_path / "other", ordered(*zip(*ranked, strict=True), rng.normal(size=len(ranked))))
-    rules, one, two = Rules(2, 15, 0.1), inputs.negatives, (tmp_path / "other",)
+    rules, one, two = Rules(2, 15, 0.1), inputs.runs, (tmp_path / "other",)
     (_, _, first, few), (_, _, other, more), (_, _, both, all_) = (
         read(inputs, rules, negatives=runs) for runs in (one, two, one + two)
     )

@@ -49,7 +49,7 @@ def plainly(inputs: Inputs, rules: Rules) -> dict[str, list[str]]:
     for row in Qrels.read(inputs.qrels).to_pylist():
         if row["relevance"] > 0:
             good.setdefault(row["query_id"], set()).add(row["passage_id"])
-    [negatives] = inputs.negatives
+    [negatives] = inputs.runs
     run = Run.read(negatives).to_pylist()
     out: dict[str, list[str]] = {}
     for query in Queries.read(inputs.queries).to_pylist():
@@ -191,7 +191,7 @@ def test_a_teacher_must_know_every_positive_and_what_it_does_not_score_is_droppe
 
 def test_a_prior_is_the_runs_own_score_and_its_lowest_for_a_positive_it_lacks(tmp_path: Path) -> None:
     inputs = write(tmp_path, 6)
-    [negatives] = inputs.negatives
+    [negatives] = inputs.runs
     asking, ids, plain = read_groups(inputs, Rules(), 0, 1.0)
     groups = with_prior(plain, negatives, asking, ids)
     assert groups.teacher is not None
@@ -210,7 +210,7 @@ def test_a_prior_is_the_runs_own_score_and_its_lowest_for_a_positive_it_lacks(tm
 
 def test_unknown_ids_and_absent_splits_are_refused_by_file_and_row(tmp_path: Path) -> None:
     inputs = write(tmp_path, 5)
-    [negatives] = inputs.negatives
+    [negatives] = inputs.runs
     Run.write(negatives, {"query_id": ["q1"], "passage_id": ["p99"], "score": [1.0], "rank": [1]})
     with pytest.raises(Refusal, match=r"run: row 0: passage_id p99 is not among the tokens'$"):
         read_groups(inputs, Rules(), 0, 1.0)
