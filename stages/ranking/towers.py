@@ -30,7 +30,7 @@ class Shape:
         untied: queries have an encoder of their own.
         normalise: dense vectors have length 1.
         head: new layers behind the pooling; ``none`` leaves what is there.
-        width: dimensions behind the head, None for the model's own; 0 for no dense vector beside the bag.
+        width: dimensions behind the head; 0 for no dense vector beside the bag; None: as it starts.
         bag: pieces kept of a passage's bag; 0 for none.
     """
 
@@ -108,7 +108,8 @@ def load_towers(folder: Path, shape: Shape, dropout: float = 0.0, seed: int = 0)
         _add_head(encoder, shape, seed)
     if shape.bag:
         towers.bag = load_bag(folder, towers.passage, shape.bag)
-        towers.bag.dense = shape.width != 0
+        if shape.width is not None:
+            towers.bag.dense = shape.width > 0
     return towers
 
 

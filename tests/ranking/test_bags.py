@@ -98,7 +98,7 @@ def test_what_is_not_kept_has_no_gradient(world: Any, tmp_path: Path) -> None:
 def test_what_is_saved_is_read_again_and_goes_on(world: Any, folder: Path, tmp_path: Path, width: int) -> None:
     towers, text = shaped(folder, width), some(world)
     save_towers(towers, world.backbone, tmp_path / "model")
-    again = load_towers(tmp_path / "model", Shape(normalise=False, width=0 if not width else None, bag=KEPT))
+    again = load_towers(tmp_path / "model", Shape(normalise=False, bag=KEPT))
     assert again.dense_width == width
     torch.testing.assert_close(again(text, True), towers(text, True))
     with pytest.raises(Refusal, match=r"model/bag.json: texts have a bag of words here; say --bag$"):
