@@ -1,69 +1,37 @@
 """Retriever and passages → run, by exact search: negatives for the next retriever, rankings for evaluation."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-import numpy as np
-import pyarrow as pa
 import typer
 
-from stages.artifacts.checkpoints import load_tokenizer
 from stages.artifacts.documents import write_json
-from stages.artifacts.judgements import Asked, asked, passage_ids, sorted_places
-from stages.artifacts.ragged import read_ragged
+from stages.artifacts.judgements import asked
 from stages.artifacts.scratch import content_hash
-from stages.artifacts.tables import Run, Tokens
-from stages.embedding.pieces import tokenised
-from stages.ranking.encoding import Vectors, encode
-from stages.ranking.search import Index, best_backend
+from stages.ranking import options
+from stages.ranking.corpus import Corpus, Reading, vectorised
 from stages.training.processes import join
-from stages.training.progress import Progress
 
 
 def mine(
     model: Annotated[Path, typer.Argument(help="Model folder of the retriever.")],
-    tokens: Annotated[Path, typer.Argument(help="Tokens table of the corpus.")],
-    queries: Annotated[Path, typer.Argument(help="Queries table.")],
-    out: Annotated[Path, typer.Argument(help="Run to write.")],
-    splits: Annotated[list[str] | None, typer.Option(help="Splits to rank for; by default all three.")] = None,
+    tokens: options.TokensFile,
+    queries: options.QueriesFile,
+    out: options.RunOut,
+    splits: options.Splits = None,
     depth: Annotated[int, typer.Option(min=1, help="Passages per query.")] = 200,
-    longest: Annotated[int, typer.Option(min=3, help="Pieces of a passage, special ones included.")] = 128,
-    longest_query: Annotated[int, typer.Option(min=3, help="Pieces of a query, special ones included.")] = 32,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of the encoder.")] = "bf16",
-    metrics: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+    longest: options.Longest = 128,
+    longest_query: options.LongestQuery = 32,
+    precision: options.Precision = "bf16",
+    metrics: options.MetricsIfAny = None,
 ) -> None:
     """Rank the corpus for every query of some splits, exactly, with memory that does not grow with the corpus."""
     processes = join()
-    asking, ids = asked(queries, splits or ["train", "dev", "test"]), passage_ids(tokens)
-    pieces = read_ragged(Tokens, tokens, "pieces")
-    passages = encode(model, pieces, content_hash(tokens), longest, precision, processes, "encode passages")
-    asked_pieces = tokenised(asking.texts, load_tokenizer(model))
-    query_hash = f"{content_hash(queries)} {splits}"
-    questions = encode(model, asked_pieces, query_hash, longest_query, precision, processes, "encode queries")
+    wanted = splits or ["train", "dev", "test"]
+    asking, corpus = asked(queries, wanted), Corpus.read(tokens)
+    reading = Reading(longest, longest_query, precision)
+    found = vectorised(model, corpus, asking, f"{content_hash(queries)} {splits}", reading, processes)
     if processes.first:
-        _write(out, asking, ids, questions, passages, depth)
+        found.search(corpus.ids, out, asking, depth)
         if metrics:
-            write_json(metrics, _told(asking, passages, questions))
-
-
-def _write(out: Path, asking: Asked, ids: pa.Array, questions: Vectors, passages: Vectors, depth: int) -> None:
-    index = Index(passages, sorted_places(ids), best_backend())
-    with Run.writer(out) as writer, Progress("search", len(asking), "queries") as bar:
-        for start, rows, scores in index.search(questions, depth):
-            count, k = rows.shape
-            writer.write(
-                {
-                    "query_id": asking.ids.slice(start, count).take(pa.array(np.repeat(np.arange(count), k))),
-                    "passage_id": ids.take(pa.array(rows.ravel())),
-                    "score": scores.ravel(),
-                    "rank": np.tile(np.arange(1, k + 1, dtype=np.int32), count),
-                }
-            )
-            bar.advance(count)
-
-
-def _told(asking: Asked, passages: Vectors, questions: Vectors) -> dict[str, dict[str, float]]:
-    return {
-        "counts": {"queries": len(asking), "passages": len(passages)},
-        "speed": {"passage_tokens_per_second": passages.speed, "query_tokens_per_second": questions.speed},
-    }
+            write_json(metrics, found.told())

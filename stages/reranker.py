@@ -1,8 +1,7 @@
 """Qrels and a run of negatives → cross-encoder, the teacher of the distilled retriever."""
 
-import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -10,81 +9,82 @@ from stages.artifacts.checkpoints import load_tokenizer, load_vocabulary
 from stages.artifacts.documents import write_json
 from stages.artifacts.files import remove
 from stages.artifacts.ragged import read_ragged
+from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Tokens
 from stages.embedding.pieces import tokenised
+from stages.ranking import options
 from stages.ranking.crossencoder import Batches, Pairs, Reranker, load_crossencoder, save_crossencoder
 from stages.ranking.groups import Inputs, Rules, read_groups, with_prior
 from stages.ranking.sampling import Sampler, told
+from stages.ranking.spelling import refuse_other_pieces
 from stages.training.curves import Curves
-from stages.training.loop import Plan, train
+from stages.training.loop import train
 from stages.training.processes import join
 
 
 def reranker(
-    encoder: Annotated[Path, typer.Argument(help="Model folder to start from.")],
-    tokens: Annotated[Path, typer.Argument(help="Tokens table of the corpus.")],
-    queries: Annotated[Path, typer.Argument(help="Queries table.")],
-    qrels: Annotated[Path, typer.Argument(help="Qrels table.")],
-    passages: Annotated[Path, typer.Argument(help="Passages table: tells which passages read the same.")],
-    out: Annotated[Path, typer.Argument(help="Model folder to write.")],
-    negatives: Annotated[Path, typer.Option(help="Run that proposes negatives.")],
-    metrics: Annotated[Path, typer.Option(help="JSON file to write.")],
-    curves: Annotated[Path | None, typer.Option(help="Folder of training curves to write.")] = None,
-    epochs: Annotated[float, typer.Option(min=0.0, help="Passes over the training queries.")] = 2.0,
-    steps: Annotated[int | None, typer.Option(min=1, help="Optimiser steps; overrides epochs.")] = None,
+    encoder: options.Encoder,
+    tokens: options.TokensFile,
+    queries: options.QueriesFile,
+    qrels: options.QrelsFile,
+    passages: options.PassagesFile,
+    out: options.Model,
+    negatives: Annotated[list[Path], typer.Option(help="Run that proposes negatives; several are mixed.")],
+    metrics: options.Metrics,
+    answers: options.Answers = None,
+    curves: options.CurvesFolder = None,
+    epochs: options.Epochs = 2.0,
+    steps: options.Steps = None,
     batch: Annotated[int, typer.Option(min=1, help="Queries per step, over all processes.")] = 16,
-    group: Annotated[int, typer.Option(min=2, help="Passages per query: a positive and hard negatives.")] = 16,
-    depth: Annotated[int, typer.Option(min=1, help="Deepest rank that gives negatives.")] = 100,
-    first: Annotated[int, typer.Option(min=1, help="First rank that gives negatives.")] = 1,
-    margin: Annotated[
-        float | None, typer.Option(help="Drop negatives that score above the positive's score minus this.")
-    ] = None,
-    draw: Annotated[
-        Literal["sample", "rotate"], typer.Option(help="Negatives of an epoch: drawn anew, or round robin.")
-    ] = "sample",
+    group: options.Group = 16,
+    depth: options.Depth = 100,
+    first: options.First = 1,
+    margin: options.Margin = None,
+    draw: options.Draw = "sample",
     prior: Annotated[
-        float, typer.Option(min=0.0, help="Weight of the run's own score beside the logit, as in rescore.")
+        float, typer.Option(min=0.0, help="Weight of the (first) run's own score beside the logit, as in rescore.")
     ] = 0.0,
-    fill: Annotated[bool, typer.Option(help="Fill groups that lack negatives with random passages.")] = True,
-    fraction: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the training queries used.")] = 1.0,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Peak learning rate.")] = 5e-5,
-    warmup: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the steps that warm up.")] = 0.1,
-    weight_decay: Annotated[float, typer.Option(min=0.0, help="AdamW's weight decay.")] = 0.01,
-    longest: Annotated[int, typer.Option(min=8, help="Pieces of a pair, special ones included.")] = 160,
-    longest_query: Annotated[int, typer.Option(min=3, help="Pieces of a query as a text of its own.")] = 32,
-    dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="Dropout probability.")] = 0.0,
+    fill: options.Fill = True,
+    fraction: options.Fraction = 1.0,
+    learning_rate: options.LearningRate = 5e-5,
+    warmup: options.Warmup = 0.1,
+    weight_decay: options.WeightDecay = 0.01,
+    longest: options.LongestPair = 160,
+    longest_query: options.QueryInPair = 32,
+    dropout: options.Dropout = 0.0,
+    factor: Annotated[
+        int, typer.Option(min=1, help="Learn from the group / factor passages that score highest (and the positive).")
+    ] = 1,
+    r_drop: Annotated[bool, typer.Option(help="Two passes with different dropout must agree.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Pieces in a micro-batch, padding included.")] = 16_384,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of matrix products.")] = "bf16",
-    checkpoint: Annotated[float, typer.Option(min=0.0, help="Seconds between resumable states.")] = 60.0,
+    seed: options.Seed = 0,
+    precision: options.Precision = "bf16",
+    checkpoint: options.Checkpoint = 60.0,
 ) -> None:
     """Train a cross-encoder to choose a positive among mined negatives (listwise softmax)."""
-    settings = {name: value for name, value in locals().items() if not isinstance(value, Path)}
+    settings = options.plain(locals())
+    if r_drop and not dropout:
+        raise Refusal("--r-drop needs --dropout above 0: without it two passes are one")
+    if group // factor < 2:
+        raise Refusal(f"--factor {factor}: leaves no negative of --group {group}")
     processes = join()
-    inputs = Inputs(tokens, queries, qrels, passages, negatives)
+    inputs = Inputs(tokens, queries, qrels, passages, tuple(negatives), answers=answers)
     asking, ids, groups = read_groups(inputs, Rules(first, depth, margin), seed, fraction)
-    groups = with_prior(groups, negatives, asking, ids) if prior else groups
+    groups = with_prior(groups, negatives[0], asking, ids) if prior else groups
+    refuse_other_pieces(encoder, tokens, passages)
     sampler = Sampler(groups, batch, group, seed, draw, fill)
-    sampler.refuse(str(negatives), processes.world)
+    sampler.refuse(", ".join(map(str, negatives)), processes.world)
     tokenizer, vocabulary = load_tokenizer(encoder), load_vocabulary(encoder)
     asked_pieces = tokenised(asking.texts, tokenizer)
     pairs = Pairs(asked_pieces, read_ragged(Tokens, tokens, "pieces"), vocabulary, longest, longest_query)
     model = load_crossencoder(encoder, dropout, seed)
-    steps = steps or max(1, math.ceil(epochs * len(groups) / batch))
-    plan = Plan(
-        steps,
-        learning_rate,
-        warmup=round(warmup * steps),
-        weight_decay=weight_decay,
-        seed=seed,
-        precision=precision,
-        checkpoint=checkpoint,
-    )
+    optimiser = learning_rate, warmup, weight_decay, seed, precision, checkpoint
+    course = options.plan(len(groups), batch, epochs, steps, *optimiser)
     state = scratch("reranker", settings, [encoder, *inputs.paths])
     batches = Batches(sampler, pairs, budget, budget, processes)
     shown = Curves(curves if processes.first else None)
-    report = train(Reranker(model, prior), batches, plan, processes, state, shown, what="reranker")
+    report = train(Reranker(model, prior, factor, r_drop), batches, course, processes, state, shown, what="reranker")
     if processes.first:
         save_crossencoder(model, encoder, out)
         write_json(metrics, told(sampler, report))

@@ -1,8 +1,7 @@
 """Cross-encoder and run → run with the cross-encoder's scores: a teacher's, or a re-ranking."""
 
-from collections import deque
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,9 @@ from stages.artifacts.ragged import read_ragged
 from stages.artifacts.scratch import scratch
 from stages.artifacts.tables import Run, Tokens
 from stages.embedding.pieces import tokenised
+from stages.ranking import options
 from stages.ranking.crossencoder import Pairs, for_inference
+from stages.ranking.rankings import Rankings, read_rankings
 from stages.ranking.rescoring import Choice, Gate, parts, reordered, score_all
 from stages.ranking.shards import Shards
 from stages.training.processes import join
@@ -25,11 +26,11 @@ from stages.training.processes import join
 def rescore(
     reranker: Annotated[Path, typer.Argument(help="Model folder of the cross-encoder.")],
     run: Annotated[Path, typer.Argument(help="Run whose passages are scored.")],
-    tokens: Annotated[Path, typer.Argument(help="Tokens table of the corpus.")],
-    queries: Annotated[Path, typer.Argument(help="Queries table.")],
-    qrels: Annotated[Path, typer.Argument(help="Qrels table.")],
-    out: Annotated[Path, typer.Argument(help="Run to write.")],
-    splits: Annotated[list[str] | None, typer.Option(help="Splits to score; by default all three.")] = None,
+    tokens: options.TokensFile,
+    queries: options.QueriesFile,
+    qrels: options.QrelsFile,
+    out: options.RunOut,
+    splits: options.Splits = None,
     depth: Annotated[int, typer.Option(min=1, help="Passages of the run that are scored per query.")] = 200,
     add_positives: Annotated[
         bool, typer.Option(help="Score every positive too: for a teacher. Never for an evaluation.")
@@ -40,10 +41,10 @@ def rescore(
     prior: Annotated[
         float, typer.Option(min=0.0, help="Weight of the run's own score, added to the cross-encoder's logit.")
     ] = 0.0,
-    longest: Annotated[int, typer.Option(min=8, help="Pieces of a pair, special ones included.")] = 160,
-    longest_query: Annotated[int, typer.Option(min=3, help="Pieces of a query as a text of its own.")] = 32,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of the model.")] = "bf16",
-    metrics: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+    longest: options.LongestPair = 160,
+    longest_query: options.QueryInPair = 32,
+    precision: options.Precision = "bf16",
+    metrics: options.MetricsIfAny = None,
 ) -> None:
     """Score a run's pairs with a cross-encoder; says how much better it ranks dev than the run does."""
     settings: dict[str, Any] = {"splits": splits, "depth": depth, "add_positives": add_positives, "longest": longest}
@@ -52,15 +53,15 @@ def rescore(
     wanted = splits or ["train", "dev", "test"]
     asking, ids = asked(queries, wanted), passage_ids(tokens)
     choice = Choice(asking, ids, judged(qrels, asking, ids), depth, add_positives)
-    deque(parts(run, choice), maxlen=0)  # bad input is refused before any work
+    rankings = read_rankings(run, asking, ids)  # bad input is refused before any work
     pieces = tokenised(asking.texts, load_tokenizer(reranker)), read_ragged(Tokens, tokens, "pieces")
     pairs = Pairs(*pieces, load_vocabulary(reranker), longest, longest_query)
     shards = Shards(scratch("rescore", settings, [reranker, run, tokens, queries, qrels]))
-    score_all(for_inference(reranker, precision, processes.device), pairs, run, choice, shards, processes)
+    score_all(for_inference(reranker, precision, processes.device), pairs, rankings, choice, shards, processes)
     if processes.first:
         dev = asking.splits == "dev"
         gate = Gate(choice, sorted_places(ids), dev)
-        _write(out, run, choice, shards, gate, keep_rest, prior)
+        _write(out, rankings, choice, shards, gate, keep_rest, prior)
         gate.warn()
         if metrics:
             count, seconds = shards.spent()
@@ -69,9 +70,11 @@ def rescore(
         remove(shards.folder)
 
 
-def _write(out: Path, run: Path, choice: Choice, shards: Shards, gate: Gate, keep_rest: bool, prior: float) -> None:
+def _write(
+    out: Path, rankings: Rankings, choice: Choice, shards: Shards, gate: Gate, keep_rest: bool, prior: float
+) -> None:
     with Run.writer(out) as writer:
-        for number, part in enumerate(parts(run, choice)):
+        for number, part in enumerate(parts(rankings, choice)):
             scores = np.asarray(shards.load(number)) + np.float32(prior) * part.known
             gate.see(part, scores)
             queries, rows, found, ranks = reordered(part, scores, gate.order, keep_rest)

@@ -1,5 +1,6 @@
 """The reranker chapter, and rescoring with what it makes."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -8,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from transformers import ElectraConfig, ElectraModel
 
+from stages.artifacts.checkpoints import TextEncoder, load_vocabulary, save_encoder
 from stages.artifacts.documents import read_json
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash
 from stages.artifacts.tables import Qrels, Queries, Run, Tokens
+from stages.backbone import backbone
 from stages.ranking import rescoring
 from stages.ranking.runs import by_query, ordered
 from stages.reranker import reranker
@@ -48,7 +52,7 @@ def model(world: Any, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def train(world: Any, out: Path, run: Path, **options: Any) -> dict[str, Any]:
     settings = {"batch": 6, "group": 4, "epochs": 2, "learning_rate": 1e-3, "budget": 2_000, **LENGTHS, **options}
     tables = world.tokens, world.queries, world.qrels, world.passages
-    reranker(world.backbone, *tables, out, negatives=run, metrics=out.with_suffix(".json"), **settings)
+    reranker(world.backbone, *tables, out, negatives=[run], metrics=out.with_suffix(".json"), **settings)
     return read_json(out.with_suffix(".json"))  # type: ignore[no-any-return]
 
 
@@ -76,6 +80,37 @@ def test_learns_and_tells_and_is_the_same_again(world: Any, model: Path, run: Pa
     assert told["last"]["step"] == 12
     train(world, tmp_path / "again", run)
     assert content_hash(tmp_path / "again") == content_hash(model)
+
+
+def test_a_factor_and_r_drop_train_or_are_refused(world: Any, run: Path, tmp_path: Path) -> None:
+    told = train(world, tmp_path / "model", run, steps=1, factor=2, r_drop=True, dropout=0.1)
+    assert told["last"]["consistency"] > 0
+    for message, options in {
+        "--r-drop needs --dropout above 0": {"r_drop": True},
+        "--factor 3: leaves no negative of --group 4": {"factor": 3},
+    }.items():
+        with pytest.raises(Refusal, match=message):
+            train(world, tmp_path / "none", run, steps=1, **options)
+
+
+def test_another_kind_of_model_is_a_start_if_it_has_the_same_pieces(world: Any, run: Path, tmp_path: Path) -> None:
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    vocabulary = load_vocabulary(world.backbone)
+    electra = ElectraModel(ElectraConfig(vocab_size=vocabulary.size, embedding_size=32, **shape))
+    save_encoder(TextEncoder(electra, "cls", False), world.backbone, tmp_path / "hub")
+    backbone(str(tmp_path / "hub"), tmp_path / "electra")
+    out, tables = tmp_path / "model", (world.tokens, world.queries, world.qrels, world.passages)
+    settings: dict[str, Any] = {"batch": 6, "group": 4, "steps": 1, **LENGTHS}
+    reranker(tmp_path / "electra", *tables, out, negatives=[run], metrics=tmp_path / "m", **settings)
+    score(world, out, run, tmp_path / "scored", splits=["dev"])
+    path = tmp_path / "electra" / "tokenizer.json"
+    document = json.loads(path.read_text())
+    pieces = document["model"]["vocab"]
+    inner = {piece: number for piece, number in pieces.items() if number >= 5}
+    pieces.update(zip(inner, reversed(inner.values()), strict=True))
+    path.write_text(json.dumps(document))
+    with pytest.raises(Refusal, match=r"its pieces are not those of .*electra/tokenizer.json: \d+ of \d+ words agree$"):
+        reranker(tmp_path / "electra", *tables, out, negatives=[run], metrics=tmp_path / "m", **settings)
 
 
 def test_learns_a_few_queries_by_heart(world: Any, run: Path, tmp_path: Path) -> None:
@@ -151,6 +186,7 @@ def test_a_teacher_no_better_than_the_run_is_warned_of(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from stages.backbone import backbone
 from stages.ranking import rescoring, shards
 rescoring.QUERIES = 10
 save = shards.Shards.save

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from stages.artifacts.attention import registered
 from stages.artifacts.documents import read_json
 from stages.artifacts.files import whole
+from stages.artifacts.heads import Head, load_head
 from stages.artifacts.refusal import Refusal
 
 Pooling = Literal["cls", "mean"]
@@ -43,16 +44,23 @@ class TextEncoder(nn.Module):
         transformer: any encoder of transformers that maps ids [B, L] to states [B, L, d].
         pooling: ``cls`` (the papers) or ``mean`` over the real pieces.
         normalise: whether vectors have length 1, so that their product is the cosine.
+        head: what stands between pooling and normalisation; None: nothing.
     """
 
-    def __init__(self, transformer: nn.Module, pooling: Pooling, normalise: bool):
+    def __init__(self, transformer: nn.Module, pooling: Pooling, normalise: bool, head: Head | None = None):
         super().__init__()
         self.transformer, self.pooling, self.normalise = transformer, pooling, normalise
+        self.head = head
 
     @property
     def config(self) -> Any:
         """The transformer's configuration."""
         return self.transformer.config
+
+    @property
+    def width(self) -> int:
+        """Dimensions of a vector."""
+        return self.head.width if self.head is not None else int(self.config.hidden_size)
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """[B, L] ids and [B] lengths (special pieces included) → [B, L, d] last-layer states."""
@@ -61,7 +69,7 @@ class TextEncoder(nn.Module):
         return states
 
     def pool(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """[B, L, d] states → [B, d]: the first state, or the mean over the real ones; never normalised."""
+        """[B, L, d] states → [B, d]: the first state, or the mean over the real ones; without the head."""
         if self.pooling == "cls":
             return states[:, 0]
         real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
@@ -69,7 +77,11 @@ class TextEncoder(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """[B, L] ids and [B] lengths → [B, d] float32 vectors."""
-        vectors = self.pool(self.states(ids, lengths), lengths).float()
+        return self.finish(self.pool(self.states(ids, lengths), lengths))
+
+    def finish(self, pooled: Tensor) -> Tensor:
+        """[B, d] pooled states → [B, width] float32 vectors: through the head, and to length 1."""
+        vectors = pooled.float() if self.head is None else self.head(pooled)
         return nn.functional.normalize(vectors, dim=-1) if self.normalise else vectors
 
 
@@ -137,7 +149,7 @@ def load_encoder(folder: Path | str, dropout: float | None = 0.0) -> TextEncoder
         local_files_only=True,
         **stated,
     )
-    return TextEncoder(transformer, stated_pooling(folder), stated_normalisation(folder))
+    return TextEncoder(transformer, stated_pooling(folder), stated_normalisation(folder), load_head(folder))
 
 
 def quiet() -> None:
@@ -170,13 +182,18 @@ def save_encoder(
         tokenizer_from: the model folder whose tokenizer the encoder was trained with.
         heads: parameters to keep beside the encoder, in ``heads.safetensors``.
     """
-    quiet()
     with whole(folder) as partial:
-        encoder.transformer.save_pretrained(partial)  # type: ignore[operator]
-        copy_tokenizer(tokenizer_from, partial)
-        describe(partial, encoder.pooling, encoder.normalise, encoder.config)
+        write_encoder(encoder, tokenizer_from, partial)
         if heads:
             save_file({name: tensor.detach().cpu().contiguous() for name, tensor in heads.items()}, partial / HEADS)
+
+
+def write_encoder(encoder: TextEncoder, tokenizer_from: Path | str, folder: Path) -> None:
+    """Write the files of `save_encoder` into a folder that is being made."""
+    quiet()
+    encoder.transformer.save_pretrained(folder)  # type: ignore[operator]
+    copy_tokenizer(tokenizer_from, folder)
+    describe(folder, encoder.pooling, encoder.normalise, encoder.config, encoder.head)
 
 
 def copy_tokenizer(source: Path | str, target: Path) -> None:
@@ -186,14 +203,16 @@ def copy_tokenizer(source: Path | str, target: Path) -> None:
             shutil.copyfile(Path(source) / name, target / name)
 
 
-def describe(folder: Path, pooling: Pooling, normalise: bool, config: Any) -> None:
-    """Write the files by which sentence-transformers knows pooling, normalisation and length."""
-    kinds = ["Transformer", "Pooling"] + ["Normalize"] * normalise
-    paths = ["", "1_Pooling", "2_Normalize"]
+def describe(folder: Path, pooling: Pooling, normalise: bool, config: Any, head: Head | None = None) -> None:
+    """Write the files by which sentence-transformers knows pooling, head, normalisation and length."""
+    paths = ["", "1_Pooling", *(name for name, _ in (head.parts() if head is not None else ()))]
+    paths += [f"{len(paths)}_Normalize"] * normalise
     modules = [
-        {"idx": i, "name": str(i), "path": paths[i], "type": f"sentence_transformers.models.{kind}"}
-        for i, kind in enumerate(kinds)
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{_kind(path)}"}
+        for i, path in enumerate(paths)
     ]
+    if head is not None:
+        head.save(folder)
     pool = {"word_embedding_dimension": config.hidden_size}
     modes = {"pooling_mode_cls_token": pooling == "cls", "pooling_mode_mean_tokens": pooling == "mean"}
     (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
@@ -204,6 +223,10 @@ def describe(folder: Path, pooling: Pooling, normalise: bool, config: Any) -> No
         "config_sentence_transformers.json": {"similarity_fn_name": "cosine" if normalise else "dot"},
     }.items():
         (folder / name).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _kind(path: str) -> str:
+    return path.split("_")[-1] or "Transformer"
 
 
 def load_heads(folder: Path | str) -> dict[str, Tensor]:

@@ -13,8 +13,7 @@ BUDGET = {"cpu": 2_048, "cuda": 65_536}  # pieces in a micro-batch, padding incl
 @torch.inference_mode()
 def encode_batch(encoder: TextEncoder, batch: Padded) -> torch.Tensor:
     """[B, d] float32 vectors of one micro-batch on the encoder's device; pooled in float32."""
-    vectors = encoder.pool(encoder.states(batch.ids, batch.lengths).float(), batch.lengths)
-    return torch.nn.functional.normalize(vectors, dim=-1) if encoder.normalise else vectors
+    return encoder.finish(encoder.pool(encoder.states(batch.ids, batch.lengths).float(), batch.lengths))
 
 
 def encode_rows(
@@ -23,7 +22,7 @@ def encode_rows(
     """[n, d] float32 vectors of some rows, in their order, encoded in batches of like length."""
     device = next(encoder.parameters()).device
     lengths = lengths_of(pieces, rows, longest - 2) + 2
-    out = np.empty((len(rows), encoder.config.hidden_size), dtype=np.float32)
+    out = np.empty((len(rows), encoder.width), dtype=np.float32)
     for chunk in chunks(lengths, BUDGET[device.type]):
         batch = single(pieces, rows[chunk], vocabulary, longest).to(device)
         out[chunk] = encode_batch(encoder, batch).cpu().numpy()

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from stages.artifacts.checkpoints import TextEncoder, Vocabulary
+from stages.artifacts.checkpoints import Vocabulary
 from stages.artifacts.ragged import Ragged
 from stages.embedding.pieces import Padded, chunks, lengths_of, single
 from stages.ranking.groups import Groups
-from stages.ranking.losses import Denominator, contrastive, distillation
+from stages.ranking.objective import Objective
 from stages.ranking.sampling import Drawn, Sampler
+from stages.ranking.towers import Towers
 from stages.training.loop import Observed
 from stages.training.processes import Processes
 
@@ -25,7 +26,8 @@ class Batch:
     """This process's texts, and what is known of the whole batch.
 
     Attributes:
-        texts: different texts in chunks of like length.
+        texts: different texts in chunks of like length, queries first.
+        asking: how many of the chunks are queries.
         queries: [N/world] where each query's vector stands among the chunks' vectors.
         passages: [N·n/world] where each passage's vector stands.
         allowed: [N, N·n] bool: which passages are no positive of the query other than its own one.
@@ -33,6 +35,7 @@ class Batch:
     """
 
     texts: list[Padded]
+    asking: int
     queries: Tensor
     passages: Tensor
     allowed: Tensor
@@ -44,7 +47,7 @@ class Batch:
         teacher = None if self.teacher is None else self.teacher.to(device)
         texts = [text.to(device) for text in self.texts]
         places = self.queries.to(device), self.passages.to(device)
-        return Batch(texts, *places, self.allowed.to(device), teacher, self.counts)
+        return Batch(texts, self.asking, *places, self.allowed.to(device), teacher, self.counts)
 
 
 @dataclass(frozen=True)
@@ -72,34 +75,27 @@ class Batches:
         mine = slice(self.processes.rank * share, (self.processes.rank + 1) * share)
         queries, query_of = np.unique(self.sampler.groups.queries[drawn.groups[mine]], return_inverse=True)
         passages, passage_of = np.unique(drawn.passages[mine], return_inverse=True)
-        texts, place = self._texts(queries, passages)
-        tokens = sum(int(text.lengths.sum()) for text in texts)
+        asking, place_of_query = self._texts(self.queries, queries, self.longest_query)
+        answers, place = self._texts(self.passages, passages, self.longest)
+        tokens = sum(int(text.lengths.sum()) for text in asking + answers)
         return [
             Batch(
-                texts,
-                torch.from_numpy(place[query_of]),
-                torch.from_numpy(place[len(queries) + passage_of.ravel()]),
+                asking + answers,
+                len(asking),
+                torch.from_numpy(place_of_query[query_of]),
+                torch.from_numpy(len(queries) + place[passage_of.ravel()]),
                 torch.from_numpy(allowed(self.sampler.groups, drawn)),
                 None if drawn.teacher is None else torch.from_numpy(drawn.teacher),
                 {"queries": share, "tokens": tokens, "filled": drawn.filled if self.processes.first else 0},
             )
         ]
 
-    def _texts(self, queries: np.ndarray, passages: np.ndarray) -> tuple[list[Padded], np.ndarray]:
-        """Chunks of different texts, and the place of each (queries, then passages) among the chunks' rows."""
-        texts, places, done = [], [], 0
-        for pieces, rows, longest in (
-            (self.queries, queries, self.longest_query),
-            (self.passages, passages, self.longest),
-        ):
-            lengths = lengths_of(pieces, rows, longest - 2) + 2
-            place = np.empty(len(rows), dtype=np.int64)
-            for chunk in chunks(lengths, self.chunk):
-                texts.append(single(pieces, rows[chunk], self.vocabulary, longest))
-                place[chunk] = done + np.arange(len(chunk))
-                done += len(chunk)
-            places.append(place)
-        return texts, np.concatenate(places)
+    def _texts(self, pieces: Ragged, rows: np.ndarray, longest: int) -> tuple[list[Padded], np.ndarray]:
+        """Chunks of different texts, and the place of each row among the chunks' rows."""
+        parts = chunks(lengths_of(pieces, rows, longest - 2) + 2, self.chunk)
+        place = np.empty(len(rows), dtype=np.int64)
+        place[np.concatenate(parts)] = np.arange(len(rows))
+        return [single(pieces, rows[part], self.vocabulary, longest) for part in parts], place
 
 
 def allowed(groups: Groups, drawn: Drawn) -> np.ndarray:
@@ -114,27 +110,16 @@ def allowed(groups: Groups, drawn: Drawn) -> np.ndarray:
 
 
 class Retriever(nn.Module):
-    """The shared encoder of queries and passages, and the loss of a batch.
+    """The towers in training, and the loss of a batch.
 
     Attributes:
-        scale: 1/τ.
-        alpha: weight of the contrastive loss beside a distillation loss.
         cached: recompute every chunk's activations in the backward pass (gradient caching, Gao et al. 2021): the
             same gradients, and memory for one chunk instead of the batch.
     """
 
-    def __init__(
-        self,
-        encoder: TextEncoder,
-        processes: Processes,
-        scale: float,
-        denominator: Denominator = "eq3",
-        alpha: float = 0.2,
-        cached: bool = False,
-    ):
+    def __init__(self, towers: Towers, processes: Processes, objective: Objective, cached: bool = False):
         super().__init__()
-        self.encoder, self.processes, self.scale = encoder, processes, scale
-        self.denominator, self.alpha, self.cached = denominator, alpha, cached
+        self.towers, self.processes, self.objective, self.cached = towers, processes, objective, cached
 
     def forward(self, batch: Batch, totals: dict[str, int]) -> tuple[Tensor, Observed]:
         """This process's share of the loss.
@@ -142,33 +127,21 @@ class Retriever(nn.Module):
         Every process computes the loss of the whole batch from the gathered vectors, of which only its own rows
         carry a gradient; the sum of the processes' gradients is then that of the whole loss.
         """
-        vectors = torch.cat(list(self._encoded(batch.texts)))
+        vectors = torch.cat(list(self._encoded(batch)))
         q_ND = self.processes.gathered(vectors[batch.queries])
         d_MD = self.processes.gathered(vectors[batch.passages])
         with torch.autocast(q_ND.device.type, enabled=False):  # 1/τ = 50 would magnify bfloat16's rounding
-            loss, observed = self._loss(q_ND, d_MD, batch)
+            loss, observed = self.objective(q_ND, d_MD, batch.allowed, batch.teacher)
         share = loss.detach() / self.processes.world
         return loss - loss.detach() + share, observed | _counted(batch, totals)
 
-    def _encoded(self, texts: list[Padded]) -> Iterator[Tensor]:
-        for text in texts:
+    def _encoded(self, batch: Batch) -> Iterator[Tensor]:
+        for number, text in enumerate(batch.texts):
+            asks = number < batch.asking
             if self.cached and torch.is_grad_enabled():
-                yield checkpoint(self.encoder, text.ids, text.lengths, use_reentrant=False)
+                yield checkpoint(self.towers, text, asks, use_reentrant=False)
             else:
-                yield self.encoder(text.ids, text.lengths)
-
-    def _loss(self, q_ND: Tensor, d_MD: Tensor, batch: Batch) -> tuple[Tensor, Observed]:
-        n, one = len(d_MD) // len(q_ND), torch.ones((), device=q_ND.device)
-        loss = contrastive(q_ND, d_MD, batch.allowed, self.scale, self.denominator)
-        s_Nn = self.scale * torch.einsum("nd,nkd->nk", q_ND, d_MD.view(-1, n, d_MD.shape[1]))
-        observed: Observed = {"contrastive": (loss.detach(), one)}
-        if n > 1:
-            observed["first in its group"] = ((s_Nn.argmax(1) == 0).float().sum(), one * len(s_Nn))
-        if batch.teacher is not None:
-            kl = distillation(s_Nn, batch.teacher)
-            observed["distillation"] = (kl.detach(), one)
-            loss = kl + self.alpha * loss
-        return loss, observed
+                yield self.towers(text, asks)
 
 
 def _counted(batch: Batch, totals: dict[str, int]) -> Observed:

@@ -14,7 +14,7 @@ from stages.artifacts.files import whole
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import Padded, chunks, lengths_of
-from stages.ranking.losses import listwise
+from stages.ranking.losses import consistent, listwise
 from stages.ranking.pieces import paired
 from stages.ranking.sampling import Sampler
 from stages.training.loop import Observed
@@ -124,6 +124,10 @@ class Pairs:
         return lengths
 
 
+def _rows(pairs: Padded, kept: Tensor) -> Padded:
+    return Padded(pairs.ids[kept], pairs.lengths[kept], pairs.segments[kept])
+
+
 @torch.inference_mode()
 def score(model: CrossEncoder, pairs: Pairs, queries: np.ndarray, passages: np.ndarray, budget: int) -> np.ndarray:
     """[n] float32 scores of pairs of rows, in their order, read in batches of like length."""
@@ -201,17 +205,47 @@ class Reranker(nn.Module):
 
     With a ``prior``, the weight of the retriever's own scores beside the logit, the logit is a correction: what
     the retriever knows already need not be learned again.
+
+    Attributes:
+        factor: of n passages only the n / factor that a first pass without gradient scores highest are learnt from,
+            the positive always among them (SimLM's released code).
+        r_drop: two passes with different dropout must also agree (R-Drop; SimLM's released code).
     """
 
-    def __init__(self, model: CrossEncoder, prior: float = 0.0):
+    def __init__(self, model: CrossEncoder, prior: float = 0.0, factor: int = 1, r_drop: bool = False):
         super().__init__()
-        self.model, self.prior = model, prior
+        self.model, self.prior, self.factor, self.r_drop = model, prior, factor, r_drop
 
     def forward(self, batch: Batch, totals: dict[str, int]) -> tuple[Tensor, Observed]:
         """This micro-batch's share of the mean loss over queries."""
-        scores = torch.cat([self.model(pairs) for pairs in batch.pairs])[batch.places]
-        scores = scores + self.prior * batch.prior
+        batch = self.hardest(batch) if self.factor > 1 else batch
+        scores = self.scores(batch)
         right = (scores.argmax(1) == 0).float().sum()
-        return listwise(scores) / totals["queries"], {
-            "first in its group": (right, torch.tensor(float(len(scores)))),
-        }
+        observed: Observed = {"first in its group": (right, torch.tensor(float(len(scores))))}
+        loss = listwise(scores)
+        if self.r_drop:
+            again = self.scores(batch)
+            apart = consistent(scores, again)
+            observed["consistency"] = (apart.detach(), torch.tensor(float(len(scores))))
+            loss = 0.5 * (loss + listwise(again)) + apart
+        return loss / totals["queries"], observed
+
+    def scores(self, batch: Batch) -> Tensor:
+        """[N, n] logits, the prior added."""
+        scores = torch.cat([self.model(pairs) for pairs in batch.pairs])[batch.places]
+        return scores + self.prior * batch.prior
+
+    @torch.no_grad()
+    def hardest(self, batch: Batch) -> Batch:
+        """The batch with the positive and the passages that score highest without dropout, n / factor a query."""
+        self.model.eval()
+        scores = self.scores(batch)
+        self.model.train()
+        scores[:, 0] = torch.inf
+        best = scores.topk(scores.shape[1] // self.factor).indices  # the positive comes first
+        places = batch.places.gather(1, best)
+        kept = torch.zeros(batch.places.numel(), dtype=torch.bool, device=places.device)
+        kept[places.flatten()] = True
+        masks = kept.split([len(pairs.ids) for pairs in batch.pairs])
+        pairs = [_rows(some, mask) for some, mask in zip(batch.pairs, masks, strict=True) if mask.any()]
+        return Batch(pairs, (kept.cumsum(0) - 1)[places], batch.prior.gather(1, best), batch.counts)

@@ -7,19 +7,20 @@ what is missing and another command that needs the same vectors encodes nothing.
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from stages.artifacts import checkpoints, scratch
+from stages.artifacts import checkpoints, heads, scratch
 from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabulary
 from stages.artifacts.ragged import Ragged
 from stages.embedding import vectors
 from stages.embedding.pieces import lengths_of
 from stages.embedding.vectors import encode_rows
+from stages.ranking import bags, towers
 from stages.ranking.shards import Shards
 from stages.training.processes import Processes
 from stages.training.progress import Progress
@@ -27,6 +28,7 @@ from stages.training.progress import Progress
 SHARD = 8_192  # rows: what is encoded and kept at once
 KEPT = 3  # sets of vectors that stay for other commands; older ones make room
 USED = "used"  # a mark whose time says when a set was last asked for
+Reader = Callable[[np.ndarray], np.ndarray]  # rows → what is kept of them
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,16 @@ class Vectors:
         return sum(len(shard) for shard in self.shards)
 
     @property
+    def bytes(self) -> int:
+        """What all vectors take."""
+        return sum(shard.nbytes for shard in self.shards)
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of a vector that a product multiplies."""
+        return int(self.shards[0].shape[1])
+
+    @property
     def speed(self) -> float:
         """Real tokens per second of one process."""
         return self.tokens / self.seconds if self.seconds else 0.0
@@ -71,6 +83,12 @@ class Vectors:
             if end > begin:
                 out[order[begin:end]] = shard[rows[order[begin:end]] % self.size]
         return out
+
+    def products(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """[n, k] float64 products of each of n queries [n, d] with its own rows [n, k]."""
+        vectors = self.take(rows.ravel()).reshape(*rows.shape, -1).astype(np.float64)
+        found: np.ndarray = np.matmul(vectors, queries.astype(np.float64)[:, :, None])[:, :, 0]
+        return found
 
     @staticmethod
     def of(rows: np.ndarray, size: int = SHARD) -> "Vectors":
@@ -97,11 +115,31 @@ def encode(
     Returns:
         The vectors in the order of the rows, on every process.
     """
+
+    def reader() -> Reader:
+        encoder, vocabulary = for_inference(model, precision, processes.device), load_vocabulary(model)
+        kept = np.float16 if precision == "bf16" else np.float32
+        return lambda rows: encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
+
+    return kept_vectors(model, pieces, texts, longest, precision, processes, what, reader)
+
+
+def kept_vectors(
+    model: Path | str,
+    pieces: Ragged,
+    texts: str,
+    longest: int,
+    precision: str,
+    processes: Processes,
+    what: str,
+    reader: Callable[[], Reader],
+) -> Vectors:
+    """The shards that are kept, and those that ``reader()`` makes of the rows that are missing; see `encode`."""
     shards = Shards(vectors_folder(model, texts, longest, precision))
     numbers = range(-(-len(pieces) // SHARD))
     missing = [number for number in numbers[processes.rank :: processes.world] if not shards.has(number)]
     if missing:
-        _encode_shards(model, pieces, shards, missing, longest, precision, processes, what)
+        _encode_shards(reader(), pieces, shards, missing, longest, what)
     processes.wait()
     (shards.folder / USED).touch()
     if processes.first:
@@ -111,9 +149,8 @@ def encode(
 
 def vectors_folder(model: Path | str, texts: str, longest: int, precision: str) -> Path:
     """Where the vectors of these texts by this model are kept; made if absent."""
-    program = "".join(
-        scratch.content_hash(Path(str(file))) for file in (__file__, vectors.__file__, checkpoints.__file__)
-    )
+    modules = vectors, checkpoints, heads, bags, towers
+    program = "".join(scratch.content_hash(Path(str(file))) for file in (__file__, *(m.__file__ for m in modules)))
     settings = {"texts": texts, "longest": longest, "precision": precision, "shard": SHARD}
     home = Path(os.environ.get(scratch.HOME, ".isthmus"))
     folder = home / f"vectors-{scratch.fingerprint(settings, [model], program)}"
@@ -130,28 +167,18 @@ def make_room(newest: Path) -> None:
 
 def for_inference(model: Path | str, precision: str, device: torch.device) -> TextEncoder:
     """The encoder of a folder, its weights cast once: autocast would cast them at every call."""
-    encoder = load_encoder(model).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
+    encoder = load_encoder(model).to(device)
+    encoder.transformer.to(torch.bfloat16 if precision == "bf16" else torch.float32)
     return encoder.eval()
 
 
-def _encode_shards(
-    model: Path | str,
-    pieces: Ragged,
-    shards: Shards,
-    numbers: list[int],
-    longest: int,
-    precision: str,
-    processes: Processes,
-    what: str,
-) -> None:
-    encoder = for_inference(model, precision, processes.device)
-    vocabulary, kept = load_vocabulary(model), np.float16 if precision == "bf16" else np.float32
+def _encode_shards(read: Reader, pieces: Ragged, shards: Shards, numbers: list[int], longest: int, what: str) -> None:
     total = sum(min(SHARD, len(pieces) - number * SHARD) for number in numbers)
     with Progress(what, total, "texts") as bar:
         for number in numbers:
             began = time.monotonic()
             rows = np.arange(number * SHARD, min((number + 1) * SHARD, len(pieces)))
-            made = encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
+            made = read(rows)
             tokens, seconds = int((lengths_of(pieces, rows, longest - 2) + 2).sum()), time.monotonic() - began
             shards.save(number, made, tokens, seconds)
             bar.advance(len(rows), f"{tokens / seconds:,.0f} tokens/s")

@@ -1,20 +1,20 @@
 """Which passages each training query may learn from: its positives, and the negatives a run proposes for it."""
 
-import re
-import unicodedata
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.identity import digest, normalised
 from stages.artifacts.judgements import Asked, asked, joined, judged, known_rows, passage_ids, ragged, rows_in
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Run
-
-SPACE = re.compile(r"\s+")
+from stages.ranking.answered import answering, read_answers
+from stages.ranking.known import Known
 
 
 @dataclass(frozen=True)
@@ -59,34 +59,43 @@ class Groups:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The tables from which groups are formed; ``negatives`` and ``teacher`` are runs or absent."""
+    """The tables from which groups are formed: runs of negatives, a teacher's run, answers."""
 
     tokens: Path
     queries: Path
     qrels: Path
     passages: Path
-    negatives: Path | None = None
+    negatives: Path | tuple[Path, ...] | None = None
     teacher: Path | None = None
+    answers: Path | None = None
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """The runs of negatives."""
+        return (self.negatives,) if isinstance(self.negatives, Path) else self.negatives or ()
 
     @property
     def paths(self) -> list[Path]:
         """Those that are there."""
-        return [path for path in vars(self).values() if path is not None]
+        single = [self.tokens, self.queries, self.qrels, self.passages, self.teacher, self.answers]
+        return [path for path in [*single, *self.runs] if path is not None]
 
 
 def read_groups(inputs: Inputs, rules: Rules, seed: int, fraction: float) -> tuple[Asked, pa.Array, Groups]:
     """The training queries, the passages' ids, and the groups that all rules leave."""
     asking, ids = asked(inputs.queries, ["train"]), passage_ids(inputs.tokens)
     groups = form(asking, judged(inputs.qrels, asking, ids), same_texts(inputs.passages, ids), seed, fraction)
-    if inputs.negatives:
-        groups = with_negatives(groups, inputs.negatives, asking, ids, rules)
+    if inputs.runs:
+        groups = with_negatives(groups, inputs.runs, asking, ids, rules)
+    if inputs.answers:
+        groups = without_answers(groups, inputs.passages, read_answers(inputs.answers, asking))
     if inputs.teacher:
         groups = with_teacher(groups, inputs.teacher, asking, ids)
     return asking, ids, groups
 
 
 def same_texts(path: Path | str, ids: pa.Array) -> np.ndarray:
-    """[passages] uint64: equal where the normalised texts (NFKC, case folded, white space collapsed) are.
+    """[passages] uint64: equal where the normalised texts (`identity.normalised`) are.
 
     Raises:
         Refusal: the passages are not those of ``ids``, in their order.
@@ -95,7 +104,7 @@ def same_texts(path: Path | str, ids: pa.Array) -> np.ndarray:
     for batch in Passages.stream(path, ["passage_id", "text"]):
         if not batch.column("passage_id").equals(ids.slice(start, batch.num_rows)):
             raise Refusal(f"{path}: rows {start}–{start + batch.num_rows - 1}: passage_ids differ from the tokens'")
-        out[start : start + batch.num_rows] = [_digest(text) for text in batch.column("text").to_pylist()]
+        out[start : start + batch.num_rows] = [digest(normalised(text)) for text in batch.column("text").to_pylist()]
         start += batch.num_rows
     if start < len(ids):
         raise Refusal(f"{path}: {start} passages, the tokens have {len(ids)}")
@@ -119,15 +128,34 @@ def form(queries: Asked, positives: Ragged, same: np.ndarray, seed: int = 0, fra
     return Groups(kept, positives.take(kept), empty, same, None, counts)
 
 
-def with_negatives(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array, rules: Rules) -> Groups:
-    """The groups with what a run proposes as negatives, and how many candidates every rule removed.
+def with_negatives(groups: Groups, runs: Iterable[Path], queries: Asked, ids: pa.Array, rules: Rules) -> Groups:
+    """The groups with what runs propose as negatives, and how many candidates every rule removed.
+
+    The rules hold for every run by itself; a passage that several propose counts once.
 
     Raises:
-        Refusal: the run holds unknown passages, or nothing for these queries.
+        Refusal: a run holds unknown passages, or nothing for these queries.
     """
-    group_of = np.full(len(queries), -1, dtype=np.int64)
-    group_of[groups.queries] = np.arange(len(groups))
-    owner, row, rank, score = _candidates(run, queries, ids, group_of, rules.last)
+    counts: Counter[str] = Counter()
+    owners, rows = [], []
+    for run in runs:
+        owner, row, removed = _proposed(groups, run, queries, ids, rules)
+        counts.update(removed)
+        owners.append(owner)
+        rows.append(row)
+    owner, row = joined(owners), joined(rows)
+    if len(owners) > 1:
+        once = np.sort(np.unique(owner * len(ids) + row, return_index=True)[1])
+        counts["removed_repeated"] = len(owner) - len(once)
+        owner, row = owner[once], row[once]
+    return _replaced(groups, ragged(owner, row, len(groups)), dict(counts))
+
+
+def _proposed(
+    groups: Groups, run: Path, queries: Asked, ids: pa.Array, rules: Rules
+) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """Owners and rows of the negatives that a run proposes, best first, and how many every rule removed."""
+    owner, row, rank, score = _candidates(run, groups, queries, ids, rules.last)
     if not len(owner):
         raise Refusal(f"{run}: no rows for the training queries of {queries.path}")
     positive = is_positive(groups, owner, row)
@@ -145,9 +173,21 @@ def with_negatives(groups: Groups, run: Path | str, queries: Asked, ids: pa.Arra
     for name, removed in reasons.items():
         counts[name] = int((kept & removed).sum())
         kept &= ~removed
-    counts["negatives"] = int(kept.sum())
-    negatives = ragged(owner[kept], row[kept], len(groups))
-    return replace(groups, negatives=negatives, counts=groups.counts | counts)
+    return owner[kept], row[kept], counts
+
+
+def without_answers(groups: Groups, passages: Path, answers: list[list[str]]) -> Groups:
+    """The groups without the negatives that hold an answer to their query; ``answers[row]`` are those of a query."""
+    owners = np.repeat(np.arange(len(groups)), groups.negatives.lengths)
+    removed = answering(passages, groups.negatives.values, groups.queries[owners], answers)
+    negatives = ragged(owners[~removed], groups.negatives.values[~removed], len(groups))
+    return _replaced(groups, negatives, {"removed_answer": int(removed.sum())})
+
+
+def _replaced(groups: Groups, negatives: Ragged, counts: dict[str, int]) -> Groups:
+    """The groups with other negatives, and what is told of them."""
+    told = groups.counts | counts | {"negatives": len(negatives.values)}
+    return replace(groups, negatives=negatives, counts=told)
 
 
 def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array) -> Groups:
@@ -156,42 +196,23 @@ def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array)
     Raises:
         Refusal: the teacher did not score a positive.
     """
-    group_of = np.full(len(queries), -1, dtype=np.int64)
-    group_of[groups.queries] = np.arange(len(groups))
-    owner, row, _, score = _candidates(run, queries, ids, group_of, None)
-    keys = owner * len(ids) + row
-    order = np.argsort(keys)
-    keys, score = keys[order], score[order]
-    positive = _looked_up(_keys(groups.positives, len(ids)), keys, score)
+    known = _known(run, groups, queries, ids)
+    positive, negative = known.of_rows(groups.positives), known.of_rows(groups.negatives)
     if np.isnan(positive).any():
         at = int(np.flatnonzero(np.isnan(positive))[0])
         query = queries.ids[groups.queries[np.searchsorted(groups.positives.offsets, at, side="right") - 1]]
         raise Refusal(f"{run}: no score for query {query} and its positive {ids[groups.positives.values[at]]}")
-    negative = _looked_up(_keys(groups.negatives, len(ids)), keys, score)
     scored = ~np.isnan(negative)
     owners = np.repeat(np.arange(len(groups)), groups.negatives.lengths)[scored]
     negatives = ragged(owners, groups.negatives.values[scored], len(groups))
-    counts = {"removed_unscored": int((~scored).sum()), "negatives": int(scored.sum())}
-    return replace(groups, negatives=negatives, teacher=(positive, negative[scored]), counts=groups.counts | counts)
+    groups = _replaced(groups, negatives, {"removed_unscored": int((~scored).sum())})
+    return replace(groups, teacher=(positive, negative[scored]))
 
 
 def with_prior(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array) -> Groups:
-    """The groups with the run's own scores where a teacher's would be.
-
-    A positive that the run has not found gets the lowest score that the run gave to a passage of its query.
-    """
-    group_of = np.full(len(queries), -1, dtype=np.int64)
-    group_of[groups.queries] = np.arange(len(groups))
-    owner, row, _, score = _candidates(run, queries, ids, group_of, None)
-    lowest = np.full(len(groups), np.inf, dtype=np.float32)
-    np.minimum.at(lowest, owner, score)
-    order = np.argsort(owner * len(ids) + row)
-    keys = (owner * len(ids) + row)[order]
-    positive, negative = (
-        _looked_up(_keys(rows, len(ids)), keys, score[order]) for rows in (groups.positives, groups.negatives)
-    )
-    floor = np.where(np.isfinite(lowest), lowest, 0.0)[np.repeat(np.arange(len(groups)), groups.positives.lengths)]
-    return replace(groups, teacher=(np.where(np.isnan(positive), floor, positive).astype(np.float32), negative))
+    """The groups with the run's own scores where a teacher's would be; its lowest for a passage that it lacks."""
+    known = _known(run, groups, queries, ids)
+    return replace(groups, teacher=(known.or_lowest(groups.positives), known.or_lowest(groups.negatives)))
 
 
 def is_positive(groups: Groups, owner: np.ndarray, row: np.ndarray, by_text: bool = False) -> np.ndarray:
@@ -204,10 +225,18 @@ def is_positive(groups: Groups, owner: np.ndarray, row: np.ndarray, by_text: boo
     return found
 
 
+def _known(run: Path | str, groups: Groups, queries: Asked, ids: pa.Array) -> Known:
+    """All scores of a run for our groups."""
+    owner, row, _, score = _candidates(run, groups, queries, ids, None)
+    return Known.of(owner, row, score, len(groups), len(ids))
+
+
 def _candidates(
-    run: Path | str, queries: Asked, ids: pa.Array, group_of: np.ndarray, last: int | None
+    run: Path | str, groups: Groups, queries: Asked, ids: pa.Array, last: int | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Groups, passage rows, ranks and scores of a run's rows for our groups up to a rank, by group and rank."""
+    group_of = np.full(len(queries), -1, dtype=np.int64)
+    group_of[groups.queries] = np.arange(len(groups))
     parts, start = [], 0
     for batch in Run.stream(run):
         rank = batch.column("rank").to_numpy()
@@ -220,23 +249,3 @@ def _candidates(
     owner, row, rank, score = (joined([part[i] for part in parts]) for i in range(4))
     order = np.lexsort((rank, owner))
     return owner[order], row[order], rank[order], score[order]
-
-
-def _keys(rows: Ragged, passages: int) -> np.ndarray:
-    keys: np.ndarray = np.repeat(np.arange(len(rows)), rows.lengths) * passages + rows.values
-    return keys
-
-
-def _looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """[wanted] float32 values of keys (ascending), NaN where there is none."""
-    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    found = np.full(len(wanted), np.nan, dtype=np.float32)
-    if len(keys):
-        known = keys[at] == wanted
-        found[known] = values[at[known]]
-    return found
-
-
-def _digest(text: str) -> int:
-    plain = SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
-    return int.from_bytes(blake2b(plain.encode(errors="surrogatepass"), digest_size=8).digest(), "little")

@@ -4,18 +4,18 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from stages.artifacts.judgements import Asked, rows_in
+from stages.artifacts.judgements import Asked
 from stages.artifacts.ragged import Ragged
-from stages.artifacts.refusal import Refusal
 from stages.embedding.probe import CUTOFF
 from stages.ranking.crossencoder import CrossEncoder, Pairs, score
-from stages.ranking.runs import by_query, ranks_within
+from stages.ranking.known import Known
+from stages.ranking.rankings import Rankings
+from stages.ranking.runs import ranks_within
 from stages.ranking.shards import Shards
 from stages.training.processes import Processes
 from stages.training.progress import Progress
@@ -25,6 +25,7 @@ WARNING = (
     "A retriever distilled from it learns from a teacher that knows no more than itself."
 )
 QUERIES = 64  # queries of a shard
+NOWHERE = -1
 BUDGET = {"cpu": 4_096, "cuda": 65_536}  # pieces in a micro-batch, padding included
 
 
@@ -67,28 +68,36 @@ class Part:
         return np.repeat(np.arange(len(self.queries)), self.scored.lengths)
 
 
-def parts(run: Path | str, choice: Choice) -> Iterator[Part]:
-    """The asked queries of a run in parts of `QUERIES`, in the run's order, then those that it lacks.
+def parts(rankings: Rankings, choice: Choice) -> Iterator[Part]:
+    """The asked queries of a run in parts of `QUERIES`, in the run's order, then those whose positives it lacks."""
+    absent = np.setdiff1d(np.flatnonzero(choice.positives.lengths > 0), rankings.queries) if choice.add else []
+    places = np.concatenate([np.arange(len(rankings.queries)), np.full(len(absent), NOWHERE)])
+    queries = np.concatenate([rankings.queries, absent]).astype(np.int64)
+    for start in range(0, len(queries), QUERIES):
+        some = slice(start, start + QUERIES)
+        yield _part(queries[some], places[some], rankings, choice)
 
-    Raises:
-        Refusal: the run holds a passage that the tokens do not, or is out of order.
-    """
-    rankings = _rankings(run, choice)
-    while some := list(islice(rankings, QUERIES)):
-        queries = np.array([query for query, _, _ in some])
-        scored = [_scored(query, rows, choice) for query, rows, _ in some]
-        known = [_known(rows, own, wanted) for (_, rows, own), wanted in zip(some, scored, strict=True)]
-        rankings_of = Ragged.of((rows for _, rows, _ in some), np.int64)
-        yield Part(queries, rankings_of, Ragged.of(scored, np.int64), np.concatenate(known))
+
+def _part(queries: np.ndarray, places: np.ndarray, rankings: Rankings, choice: Choice) -> Part:
+    """Some queries that stand at some places of the rankings, or nowhere."""
+    there = places[places != NOWHERE]  # the absent ones come last
+    ranking, scores = (of.take(there) for of in (rankings.rows, rankings.scores))
+    offsets = np.pad(ranking.offsets, (0, len(queries) - len(there)), mode="edge")
+    ranking = Ragged(ranking.values, offsets)
+    rows = [ranking.values[first:last] for first, last in pairwise(offsets)]
+    scored = Ragged.of((_scored(query, row, choice) for query, row in zip(queries, rows, strict=True)), np.int64)
+    owners = np.repeat(np.arange(len(queries)), ranking.lengths)
+    known = Known.of(owners, ranking.values, scores.values, len(queries), len(choice.ids))
+    return Part(queries, ranking, scored, known.or_lowest(scored))
 
 
 def score_all(
-    model: CrossEncoder, pairs: Pairs, run: Path | str, choice: Choice, shards: Shards, processes: Processes
+    model: CrossEncoder, pairs: Pairs, rankings: Rankings, choice: Choice, shards: Shards, processes: Processes
 ) -> None:
     """Score this process's share of the parts that are still without scores."""
     device = next(model.parameters()).device
     with Progress("rescore", len(choice.asking), "queries") as bar:
-        for number, part in enumerate(parts(run, choice)):
+        for number, part in enumerate(parts(rankings, choice)):
             if number % processes.world == processes.rank and not shards.has(number):
                 began = time.monotonic()
                 owners = part.queries[part.owners]
@@ -166,35 +175,9 @@ def reciprocal(ranking: np.ndarray, positives: np.ndarray) -> float:
     return 1.0 / (found[0] + 1) if len(found) else 0.0
 
 
-def _rankings(run: Path | str, choice: Choice) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    place = {query_id: row for row, query_id in enumerate(choice.asking.ids.to_pylist())}
-    for query_id, passages, scores in by_query(run):
-        query = place.pop(query_id, None)
-        if query is not None:
-            rows = rows_in(pa.array(passages, pa.string()), choice.ids)
-            if (rows < 0).any():
-                name = passages[int(np.argmin(rows))]
-                raise Refusal(f"{run}: query {query_id}: passage_id {name} is not among the tokens'")
-            yield query, rows, scores
-    if choice.add:
-        for query in place.values():
-            if choice.positives.lengths[query]:
-                yield query, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-
-
 def _scored(query: int, ranking: np.ndarray, choice: Choice) -> np.ndarray:
     top = ranking[: choice.depth]
     if not choice.add:
         return top
     positives = choice.positives.take(np.array([query])).values
     return np.concatenate([top, positives[~np.isin(positives, top)]])
-
-
-def _known(ranking: np.ndarray, scores: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """[wanted] the run's scores of some passages; its lowest where it does not rank one."""
-    if not len(ranking):
-        return np.zeros(len(wanted), dtype=np.float32)
-    order = np.argsort(ranking)
-    found = order[np.minimum(np.searchsorted(ranking, wanted, sorter=order), len(ranking) - 1)]
-    known: np.ndarray = np.where(ranking[found] == wanted, scores[found], scores.min()).astype(np.float32)
-    return known

@@ -10,6 +10,7 @@ backend's float32 products err by less than `ROUNDING`.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -23,6 +24,21 @@ GATHERED = 2**25  # numbers gathered at once for rescoring
 
 Found = tuple[np.ndarray, np.ndarray]
 TopK = Callable[[np.ndarray, np.ndarray, int], Found]  # queries, passages, k → scores, rows
+
+
+class Queried(Protocol):
+    """Queries as vectors: kept, or made when they are needed."""
+
+    def __len__(self) -> int: ...
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (first row, [≤ rows, d] float32) over all rows."""
+        ...
+
+    @property
+    def speed(self) -> float:
+        """Real tokens encoded per second."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,7 @@ class Index:
     block: int = PASSAGES
 
     def search(
-        self, queries: Vectors, depth: int, block: int = QUERIES
+        self, queries: Queried, depth: int, block: int = QUERIES
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield (first query, rows [n, depth], scores [n, depth] float32) by blocks of queries.
 
@@ -77,9 +93,7 @@ class Index:
 
     def _exact(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """[n, k] float32: float64 products of each query with its own rows [n, k]."""
-        vectors = self.passages.take(rows.ravel()).reshape(*rows.shape, -1).astype(np.float64)
-        scores: np.ndarray = np.matmul(vectors, queries.astype(np.float64)[:, :, None])[:, :, 0].astype(np.float32)
-        return scores
+        return self.passages.products(queries, rows).astype(np.float32)
 
     def _sorted(self, rows: np.ndarray, scores: np.ndarray) -> Found:
         """Rows and scores of each query in the total order."""

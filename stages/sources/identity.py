@@ -1,19 +1,8 @@
-"""Hashes of texts: to recognise one again, and to draw lots that depend on nothing else."""
+"""Lots that depend on a text and a purpose, and on nothing else."""
 
-import re
-from hashlib import blake2b
+from stages.artifacts.identity import WORDS, digest, normalised
 
-WORDS = re.compile(r"\w+")
-
-
-def normalised(text: str) -> str:
-    """The words of ``text`` without case, punctuation and white space: texts that read the same are the same."""
-    return " ".join(WORDS.findall(text.casefold()))
-
-
-def digest(text: str) -> int:
-    """64 bits, the same on every machine. Of 10 million texts two share one with a probability of 3e-6."""
-    return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+__all__ = ["WORDS", "digest", "lot", "normalised"]
 
 
 def lot(text: str, purpose: str) -> float:

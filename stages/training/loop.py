@@ -51,6 +51,7 @@ class Plan:
         steps: optimiser steps in all.
         learning_rate: the peak of a linear warm-up and linear decay to zero.
         warmup: steps of linear warm-up.
+        pause: steps after which to stop for now, with the state on disk; None: at the end.
         new_parts: first steps in which only the parts that the backbone did not have are trained.
         clip: largest norm of the gradient.
         checkpoint: seconds between states on disk.
@@ -67,6 +68,7 @@ class Plan:
     log_every: int = 10
     probe_every: int = 0
     checkpoint: float = 60.0
+    pause: int | None = None
 
     def rate(self, step: int) -> float:
         """The learning rate of step 0, 1, …"""
@@ -119,9 +121,9 @@ def train(
     for row in history:
         curves.log(row["step"], {name: value for name, value in row.items() if name != "step"})
     window: Observed = {}
-    saved = time.monotonic()
-    with Ahead(batches, start, plan.steps) as ahead, Progress(what, plan.steps, "steps", start) as bar:
-        for step in range(start, plan.steps):
+    saved, end = time.monotonic(), min(plan.pause or plan.steps, plan.steps)
+    with Ahead(batches, start, end) as ahead, Progress(what, plan.steps, "steps", start) as bar:
+        for step in range(start, end):
             began, parts = time.monotonic(), ahead.take()
             if step in (start, plan.new_parts):
                 _freeze(model, step < plan.new_parts)
@@ -129,7 +131,7 @@ def train(
             if step % TIDIED == 0:
                 give_back()
             report.tokens += sum(part.counts.get("tokens", 0) for part in parts)
-            if (step + 1) % plan.log_every == 0 or step + 1 == plan.steps:
+            if (step + 1) % plan.log_every == 0 or step + 1 == end:
                 row = _means(window, processes)
                 report.seconds += time.monotonic() - began
                 if probe and plan.probe_every and ((step + 1) % plan.probe_every == 0 or step + 1 == plan.steps):
@@ -137,7 +139,8 @@ def train(
                 curves.log(step + 1, row)
                 report.history.append({"step": step + 1, **row})
                 # only here, where the window of observations is empty: a state then needs none of it
-                if processes.first and step + 1 < plan.steps and time.monotonic() - saved >= plan.checkpoint:
+                due = step + 1 == end or time.monotonic() - saved >= plan.checkpoint
+                if processes.first and step + 1 < plan.steps and due:
                     checkpoint.save(scratch, step + 1, model, optimiser, report.history)
                     saved = time.monotonic()
             else:

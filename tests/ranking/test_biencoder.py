@@ -15,8 +15,10 @@ from stages.artifacts.tables import Queries, Run, Tokens
 from stages.embedding.pieces import tokenised
 from stages.ranking.biencoder import Batches, Retriever
 from stages.ranking.groups import Inputs, Rules, read_groups
+from stages.ranking.objective import Objective
 from stages.ranking.runs import ordered
 from stages.ranking.sampling import Sampler
+from stages.ranking.towers import Towers
 from stages.training.processes import Processes
 
 ALONE = Processes(0, 1, torch.device("cpu"))
@@ -35,7 +37,7 @@ def inputs(world: Any, tmp_path: Path) -> Inputs:
         tmp_path / "run",
         ordered([q for q, _ in rows], [p for _, p in rows], np.random.default_rng(2).normal(size=len(rows))),
     )
-    return Inputs(world.tokens, world.queries, world.qrels, world.passages, tmp_path / "run", tmp_path / "run")
+    return Inputs(world.tokens, world.queries, world.qrels, world.passages, (tmp_path / "run",), tmp_path / "run")
 
 
 def step(
@@ -45,8 +47,8 @@ def step(
     asking, _, groups = read_groups(inputs, Rules(), 0, 1.0)
     pieces = tokenised(asking.texts, load_tokenizer(backbone)), read_ragged(Tokens, inputs.tokens, "pieces")
     batches = Batches(Sampler(groups, N, n, 3), *pieces, load_vocabulary(backbone), 16, 32, chunk, processes)
-    model = Retriever(load_encoder(backbone, dropout), processes, SCALE, "eq3", 0.2, cached)
-    model.encoder.normalise = True
+    model = Retriever(Towers(load_encoder(backbone, dropout)), processes, Objective(SCALE), cached)
+    model.towers.passage.normalise = True
     model.train()
     [batch] = batches(1)
     torch.manual_seed(9)
@@ -85,13 +87,14 @@ def share(rank: int, port: int, inputs: Inputs, backbone: Path, out: Path) -> No
     """One of two processes."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    loss, gradient, _ = step(inputs, backbone, Processes(rank, 2, torch.device("cpu")))
-    dist.all_reduce(gradient)
-    torch.save({"loss": loss, "gradient": gradient}, out / f"{rank}.pt")
+    for name, chunk, cached in (("plain", 4_096, False), ("cached", 100, True)):
+        loss, gradient, _ = step(inputs, backbone, Processes(rank, 2, torch.device("cpu")), chunk, cached)
+        dist.all_reduce(gradient)
+        torch.save({"loss": loss, "gradient": gradient}, out / f"{name}-{rank}.pt")
     dist.destroy_process_group()
 
 
-def test_two_processes_are_one(world: Any, inputs: Inputs, tmp_path: Path) -> None:
+def test_two_processes_are_one_with_caching_and_without(world: Any, inputs: Inputs, tmp_path: Path) -> None:
     import socket
 
     with socket.socket() as free:
@@ -99,7 +102,8 @@ def test_two_processes_are_one(world: Any, inputs: Inputs, tmp_path: Path) -> No
         port = free.getsockname()[1]
     whole = step(inputs, world.backbone, ALONE)
     mp.spawn(share, (port, inputs, world.backbone, tmp_path), nprocs=2)
-    parts = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
-    assert sum(part["loss"] for part in parts) == pytest.approx(whole[0], rel=1e-5)
-    for part in parts:
-        torch.testing.assert_close(part["gradient"], whole[1], atol=1e-5, rtol=1e-3)
+    for name in ("plain", "cached"):
+        parts = [torch.load(tmp_path / f"{name}-{rank}.pt", weights_only=True) for rank in (0, 1)]
+        assert sum(part["loss"] for part in parts) == pytest.approx(whole[0], rel=1e-5)
+        for part in parts:
+            torch.testing.assert_close(part["gradient"], whole[1], atol=1e-5, rtol=1e-3)

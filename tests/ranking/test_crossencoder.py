@@ -15,6 +15,7 @@ from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Queries, Tokens
 from stages.embedding.pieces import tokenised
 from stages.ranking.crossencoder import (
+    Batch,
     Batches,
     CrossEncoder,
     Pairs,
@@ -25,6 +26,7 @@ from stages.ranking.crossencoder import (
     score,
 )
 from stages.ranking.groups import Inputs, Rules, read_groups
+from stages.ranking.losses import consistent, listwise
 from stages.ranking.runs import ordered
 from stages.ranking.sampling import Sampler
 from stages.training.processes import Processes
@@ -106,7 +108,7 @@ def test_micro_batches_add_up_to_the_loss_of_the_whole(world: Any, pairs: Pairs,
     from stages.artifacts.tables import Run
 
     Run.write(tmp_path / "run", run)
-    inputs = Inputs(world.tokens, world.queries, world.qrels, world.passages, tmp_path / "run")
+    inputs = Inputs(world.tokens, world.queries, world.qrels, world.passages, (tmp_path / "run",))
     asking, _, groups = read_groups(inputs, Rules(), 0, 1.0)
     own = Pairs(tokenised(asking.texts, load_tokenizer(world.backbone)), pairs.passages, pairs.vocabulary, 64, 16)
     sampler = Sampler(groups, 6, 4, seed=3)
@@ -135,6 +137,46 @@ def test_micro_batches_add_up_to_the_loss_of_the_whole(world: Any, pairs: Pairs,
     ]
     slow = -np.mean([s[0] - np.log(np.exp(s.astype(np.float64)).sum()) for s in scores])
     assert whole[0] == pytest.approx(slow, rel=1e-5)
+
+
+def groups_of(pairs: Pairs) -> Batch:
+    """Five groups of six pairs, in chunks of like length."""
+    rng = np.random.default_rng(4)
+    queries, passages = rng.integers(0, len(pairs.queries), 5), rng.integers(0, len(pairs.passages), (5, 6))
+    prior = rng.normal(size=(5, 6)).astype(np.float32)
+    batches = Batches(None, pairs, 999, 300, ALONE)  # type: ignore[arg-type]
+    return batches._batch(queries, passages, prior)
+
+
+def test_the_forward_factor_keeps_the_positive_and_the_highest_scores(world: Any, pairs: Pairs) -> None:
+    model = Reranker(load_crossencoder(world.backbone, dropout=0.1), prior=0.5, factor=2)
+    torch.nn.init.normal_(model.model.classifier.classifier.weight)
+    batch = groups_of(pairs)
+    model.eval()
+    with torch.no_grad():
+        scores = model.scores(batch)
+        kept = model.hardest(batch)
+        model.eval()
+        found = model.scores(kept)
+    assert found.shape == (5, 3)
+    for row, whole in zip(found.tolist(), scores.tolist(), strict=True):
+        assert row == pytest.approx([whole[0], *sorted(whole[1:], reverse=True)[:2]], abs=1e-5)
+    assert sum(len(some.ids) for some in kept.pairs) == 15
+
+
+def test_r_drop_is_the_mean_of_two_passes_and_their_distance(world: Any, pairs: Pairs) -> None:
+    model = Reranker(load_crossencoder(world.backbone, dropout=0.3), r_drop=True)
+    torch.nn.init.normal_(model.model.classifier.classifier.weight)
+    model.train()
+    batch = groups_of(pairs)
+    torch.manual_seed(3)
+    loss, observed = model(batch, {"queries": 5})
+    torch.manual_seed(3)
+    one, other = model.scores(batch), model.scores(batch)
+    assert not torch.allclose(one, other)
+    expected = 0.5 * (listwise(one) + listwise(other)) + consistent(one, other)
+    assert loss.item() == pytest.approx(expected.item() / 5, rel=1e-6)
+    assert observed["consistency"][0].item() > 0
 
 
 def test_config_says_one_label(world: Any) -> None:

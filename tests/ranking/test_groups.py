@@ -23,7 +23,7 @@ def write(folder: Path, seed: int) -> Inputs:
     rng = np.random.default_rng(seed)
     ids = [f"p{i:02d}" for i in range(PASSAGES)]
     kinds = rng.integers(0, 25, PASSAGES)
-    texts = [("Café  No %d" if i % 2 else " cafe\u0301\tno %d ") % kind for i, kind in enumerate(kinds)]
+    texts = [("Café  No %d" if i % 2 else " café,\tno %d! ") % kind for i, kind in enumerate(kinds)]
     blank = {"words": [[0]] * PASSAGES, "word_of_piece": [[0]] * PASSAGES}
     Tokens.write(folder / "tokens", {"passage_id": ids, "pieces": [[5]] * PASSAGES, **blank})
     about = {"document_id": ids, "position": [0] * PASSAGES, "title": [""] * PASSAGES}
@@ -38,19 +38,19 @@ def write(folder: Path, seed: int) -> Inputs:
     ranked = [(q, p) for q in range(QUERIES) for p in rng.permutation(PASSAGES)[: rng.integers(12, 30)]]
     columns = [names[q] for q, _ in ranked], [ids[p] for _, p in ranked], rng.normal(size=len(ranked)).round(1)
     Run.write(folder / "run", ordered(*columns))
-    return Inputs(*(folder / name for name in ("tokens", "queries", "qrels", "passages", "run")))
+    return Inputs(*(folder / name for name in ("tokens", "queries", "qrels", "passages")), (folder / "run",))
 
 
 def plainly(inputs: Inputs, rules: Rules) -> dict[str, list[str]]:
     """The negatives of every training query, by loops over the tables."""
     text = {row["passage_id"]: row["text"] for row in Passages.read(inputs.passages).to_pylist()}
-    same = {name: " ".join(words.split()).replace("e\u0301", "é").lower() for name, words in text.items()}
+    same = {name: " ".join(words.lower().replace(",", "").replace("!", "").split()) for name, words in text.items()}
     good: dict[str, set[str]] = {}
     for row in Qrels.read(inputs.qrels).to_pylist():
         if row["relevance"] > 0:
             good.setdefault(row["query_id"], set()).add(row["passage_id"])
-    assert inputs.negatives is not None
-    run = Run.read(inputs.negatives).to_pylist()
+    [negatives] = inputs.runs
+    run = Run.read(negatives).to_pylist()
     out: dict[str, list[str]] = {}
     for query in Queries.read(inputs.queries).to_pylist():
         name = query["query_id"]
@@ -191,11 +191,11 @@ def test_a_teacher_must_know_every_positive_and_what_it_does_not_score_is_droppe
 
 def test_a_prior_is_the_runs_own_score_and_its_lowest_for_a_positive_it_lacks(tmp_path: Path) -> None:
     inputs = write(tmp_path, 6)
-    assert inputs.negatives is not None
+    [negatives] = inputs.runs
     asking, ids, plain = read_groups(inputs, Rules(), 0, 1.0)
-    groups = with_prior(plain, inputs.negatives, asking, ids)
+    groups = with_prior(plain, negatives, asking, ids)
     assert groups.teacher is not None
-    rows = Run.read(inputs.negatives).to_pylist()
+    rows = Run.read(negatives).to_pylist()
     value = {(row["query_id"], row["passage_id"]): row["score"] for row in rows}
     lowest = {row["query_id"]: row["score"] for row in rows}  # ranks ascend: the last one stays
     lacked = 0
@@ -210,11 +210,11 @@ def test_a_prior_is_the_runs_own_score_and_its_lowest_for_a_positive_it_lacks(tm
 
 def test_unknown_ids_and_absent_splits_are_refused_by_file_and_row(tmp_path: Path) -> None:
     inputs = write(tmp_path, 5)
-    assert inputs.negatives is not None
-    Run.write(inputs.negatives, {"query_id": ["q1"], "passage_id": ["p99"], "score": [1.0], "rank": [1]})
+    [negatives] = inputs.runs
+    Run.write(negatives, {"query_id": ["q1"], "passage_id": ["p99"], "score": [1.0], "rank": [1]})
     with pytest.raises(Refusal, match=r"run: row 0: passage_id p99 is not among the tokens'$"):
         read_groups(inputs, Rules(), 0, 1.0)
-    Run.write(inputs.negatives, {"query_id": ["q11"], "passage_id": ["p09"], "score": [1.0], "rank": [1]})
+    Run.write(negatives, {"query_id": ["q11"], "passage_id": ["p09"], "score": [1.0], "rank": [1]})
     with pytest.raises(Refusal, match=r"run: no rows for the training queries"):
         read_groups(inputs, Rules(), 0, 1.0)
     Qrels.write(inputs.qrels, {"query_id": ["q1", "q2"], "passage_id": ["p01", "pX"], "relevance": [1, 1]})

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -158,3 +158,15 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     assert same(first, second)
     for a, b in zip(first, weights(alone), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_a_pause_changes_nothing_but_where_it_stops(tmp_path: Path) -> None:
+    whole, cut = Line(), Line()
+    train(whole, batches(), PLAN, ALONE, tmp_path / "whole")
+    first = train(cut, batches(), replace(PLAN, pause=5), ALONE, tmp_path / "cut")
+    assert first.history[-1]["step"] == 5
+    assert [state.name for state in checkpoint.states(tmp_path / "cut")][-1] == "step-000000005"
+    again = Line()
+    last = train(again, batches(), PLAN, ALONE, tmp_path / "cut")
+    assert same(weights(again), weights(whole))
+    assert [row["step"] for row in last.history] == [3, 5, 6, 9, 12]

@@ -1,0 +1,156 @@
+"""Passages as a short dense vector and the largest values of a bag, searched exactly (DupMAE, section 3.3).
+
+The score is ĥq·ĥd + Σ over d's kept pieces of μq·μd: the product of two vectors of d′ + V numbers, of which a passage
+keeps d′ + k. On disk and in memory only these lie; a block of passages at a time is written out in full, because a
+dense product over a block is faster than a sparse one, on a CPU already and on a GPU by far.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stages.artifacts.checkpoints import load_vocabulary
+from stages.artifacts.documents import read_json
+from stages.artifacts.ragged import Ragged
+from stages.embedding.pieces import chunks, lengths_of, single
+from stages.embedding.vectors import BUDGET
+from stages.ranking.encoding import SHARD, Vectors, kept_vectors
+from stages.ranking.towers import Towers, load_for_inference
+from stages.training.processes import Processes
+
+BLOCK, QUERIES = 1_024, 1_024  # passages and queries that are written out in full at once
+
+
+@dataclass(frozen=True)
+class HybridVectors(Vectors):
+    """Passages of d′ dense values and k pieces with their values, in structured shards.
+
+    Attributes:
+        vocabulary: V, the pieces of a whole bag.
+    """
+
+    vocabulary: int = 0
+
+    @property
+    def dense(self) -> int:
+        """d′."""
+        return int(self.shards[0].dtype["dense"].shape[0])
+
+    @property
+    def numbers(self) -> int:
+        """d′ + k."""
+        return self.dense + int(self.shards[0].dtype["piece"].shape[0])
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (first row, [≤ rows, d′ + V] float32) over all rows."""
+        for number, shard in enumerate(self.shards):
+            for start in range(0, len(shard), rows):
+                yield number * self.size + start, self._full(shard[start : start + rows])
+
+    def products(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """[n, m] float64 products of n queries [n, d′ + V] with their own passages [n, m]."""
+        out = np.empty(rows.shape, dtype=np.float64)
+        for i, query in enumerate(queries.astype(np.float64)):
+            some = self.records(rows[i])
+            out[i] = some["dense"].astype(np.float64) @ query[: self.dense]
+            out[i] += (some["value"].astype(np.float64) * query[self.dense + some["piece"].astype(np.int64)]).sum(1)
+        return out
+
+    def records(self, rows: np.ndarray) -> np.ndarray:
+        """[n] records of the rows asked for, in that order."""
+        out = np.empty(len(rows), dtype=self.shards[0].dtype)
+        for number in np.unique(rows // self.size):
+            here = rows // self.size == number
+            out[here] = self.shards[number][rows[here] % self.size]
+        return out
+
+    def _full(self, some: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(some), self.dense + self.vocabulary), dtype=np.float32)
+        out[:, : self.dense] = some["dense"]
+        np.put_along_axis(out, self.dense + some["piece"].astype(np.int64), some["value"].astype(np.float32), axis=1)
+        return out
+
+
+def encode_hybrid(
+    model: Path, pieces: Ragged, texts: str, longest: int, precision: str, processes: Processes, what: str
+) -> HybridVectors:
+    """As `encoding.encode`, by a retriever whose folder has a bag."""
+
+    def reader() -> "Passages":
+        return Passages(load_for_inference(model, precision, processes.device), pieces, longest, precision, model)
+
+    vectors = kept_vectors(model, pieces, texts, longest, precision, processes, what, reader)
+    size = read_json(model / "config.json")["vocab_size"]
+    return HybridVectors(vectors.shards, vectors.tokens, vectors.seconds, vectors.fresh, SHARD, size)
+
+
+@dataclass(frozen=True)
+class Passages:
+    """Makes records of rows of passages."""
+
+    towers: Towers
+    pieces: Ragged
+    longest: int
+    precision: str
+    model: Path
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """[n] records: ``dense`` [d′], ``piece`` [k] ascending, ``value`` [k]."""
+        bag = self.towers.bag
+        assert bag is not None
+        kind = np.dtype(np.float16 if self.precision == "bf16" else np.float32)
+        piece = np.dtype(np.uint16 if len(bag.weight) <= 2**16 else np.int32)
+        dense = self.towers.dense_width
+        fields = [("dense", kind, (dense,)), ("piece", piece, (bag.kept,)), ("value", kind, (bag.kept,))]
+        out = np.empty(len(rows), fields)
+        for chunk, vectors in encoded(self.towers, self.pieces, rows, self.longest, self.model, asks=False):
+            whole = vectors[:, dense:]
+            best = whole.abs().topk(bag.kept, dim=1).indices.sort(dim=1).values  # what is not kept is zero
+            out["dense"][chunk] = vectors[:, :dense].cpu().numpy()
+            out["piece"][chunk] = best.cpu().numpy()
+            out["value"][chunk] = whole.gather(1, best).cpu().numpy()
+        return out
+
+
+class Questions:
+    """Queries with their whole bags, encoded when they are needed: kept, they would outweigh the index."""
+
+    def __init__(self, model: Path, pieces: Ragged, longest: int, precision: str, processes: Processes):
+        self.model, self.pieces, self.longest = model, pieces, longest
+        self.precision, self.device = precision, processes.device
+        self.tokens, self.seconds = 0, 0.0
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @property
+    def speed(self) -> float:
+        """Real tokens per second."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (first row, [≤ rows, d′ + V] float32) over all queries."""
+        towers = load_for_inference(self.model, self.precision, self.device)
+        for start in range(0, len(self.pieces), rows):
+            began, some = time.monotonic(), np.arange(start, min(start + rows, len(self.pieces)))
+            block = np.empty((len(some), towers.width), dtype=np.float32)
+            for chunk, vectors in encoded(towers, self.pieces, some, self.longest, self.model, asks=True):
+                block[chunk] = vectors.cpu().numpy()
+            self.tokens += int((lengths_of(self.pieces, some, self.longest - 2) + 2).sum())
+            self.seconds += time.monotonic() - began
+            yield start, block
+
+
+@torch.inference_mode()
+def encoded(
+    towers: Towers, pieces: Ragged, rows: np.ndarray, longest: int, model: Path, asks: bool
+) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
+    """Yield (places among ``rows``, their [n, d′ + V] float32 vectors) in batches of like length."""
+    device, vocabulary = next(towers.parameters()).device, load_vocabulary(model)
+    lengths = lengths_of(pieces, rows, longest - 2) + 2
+    for chunk in chunks(lengths, BUDGET[device.type]):
+        yield chunk, towers(single(pieces, rows[chunk], vocabulary, longest).to(device), asks)
