@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 CHAPTERS = {
     "corpus": ("corpus", "Raw text → passages, queries and qrels."),
+    "topics": ("topics", "Topics and judgements of a source → queries and qrels, without its passages."),
     "backbone": ("backbone", "A packaged, hub, local or new model → the model that everything starts from."),
     "tokens": ("tokens", "Passages → integer tables of pieces and words."),
     "keywords": ("statistics", "Tokens → TF-IDF weight of every word."),
@@ -23,6 +24,7 @@ CHAPTERS = {
     "reranker": ("reranker", "Qrels and a run of negatives → cross-encoder."),
     "rescore": ("rescoring", "Cross-encoder and run → run with the cross-encoder's scores."),
     "evaluate": ("evaluation", "Run and qrels → measures with intervals, and per-query values."),
+    "hits": ("answering", "Run and answers → how often one of the first passages holds an answer."),
     "compare": ("comparison", "Per-query values of every row → paired tests."),
     "table": ("comparison", "Print what every stage was worth."),
 }

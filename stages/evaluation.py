@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import typer
@@ -14,7 +13,7 @@ from stages.artifacts.documents import write_json
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Queries, Run, Values
 from stages.measuring.measures import DEFAULTS, Judgements, judged, parse, per_query
-from stages.measuring.significance import mean_interval
+from stages.measuring.reports import summary, value_rows
 from stages.ranking.runs import Ranking, by_query, write_trec
 from stages.training.progress import Progress
 
@@ -44,10 +43,10 @@ def evaluate(
     if not found:
         raise Refusal(f"{run}: no query of split {split}")
     ids = pa.array(judgements, pa.string())
-    Values.write(values, _rows(ids, names, worth))
+    Values.write(values, value_rows(ids, names, worth))
     write_trec((ranking for ranking in by_query(run) if ranking[0] in judgements), trec, name)
     report: dict[str, Any] = {"queries": len(judgements), "split": split, "depth": max(found.values())}
-    write_json(metrics, report | _summary(names, worth, draws, seed))
+    write_json(metrics, report | summary(names, worth, draws, seed))
 
 
 def _judged(queries: Path, qrels: Path, split: str) -> tuple[str, Judgements]:
@@ -72,17 +71,3 @@ def _counted(
             found[ranking[0]] = len(ranking[1])
         yield ranking
         bar.advance(len(ranking[1]))
-
-
-def _rows(ids: pa.Array, names: list[str], worth: np.ndarray) -> dict[str, Any]:
-    """The columns of a Values table, one measure after the other."""
-    return {
-        "query_id": pa.concat_arrays([ids] * len(names)),
-        "measure": pa.array(np.repeat(names, len(ids)), pa.string()),
-        "value": worth.T.ravel(),
-    }
-
-
-def _summary(names: list[str], worth: np.ndarray, draws: int, seed: int) -> dict[str, dict[str, float]]:
-    columns = zip(names, *mean_interval(worth, draws, seed), strict=True)
-    return {name: {"mean": float(m), "low": float(low), "high": float(high)} for name, m, low, high in columns}

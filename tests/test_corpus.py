@@ -199,7 +199,7 @@ def test_bad_input_is_refused_and_leaves_nothing(tmp_path, files, options, compl
 
 @pytest.mark.parametrize("source", ["", "beir", "beir:", "tsv:somewhere", "collection:x"])
 def test_an_unknown_source_is_refused(tmp_path, source):
-    complaint = f"source {source!r}: expected one of beir:…, docstrings:…, ir_datasets:…, msmarco:…"
+    complaint = f"source {source!r}: expected one of beir:…, docstrings:…, dpr:…, ir_datasets:…, msmarco:…, trec:…"
     with pytest.raises(Refusal, match=f"^{re.escape(complaint)}$"):
         run(tmp_path, source)
 

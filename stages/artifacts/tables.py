@@ -162,6 +162,7 @@ _text, _ids = pa.string(), pa.list_(pa.int32())
 Passages = _table("Passages", passage_id=_text, document_id=_text, position=pa.int32(), title=_text, text=_text)
 Queries = _table("Queries", query_id=_text, text=_text, split=_text)
 Qrels = _table("Qrels", query_id=_text, passage_id=_text, relevance=pa.int8())
+Answers = _table("Answers", query_id=_text, answer=_text)  # one row an answer
 Tokens = _table(
     "Tokens",
     passage_id=_text,
