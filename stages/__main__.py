@@ -30,6 +30,7 @@ CHAPTERS = {
     "maxp": ("fusion", "Run over passages → run over their documents."),
     "evaluate": ("evaluation", "Run and qrels → measures with intervals, and per-query values."),
     "hits": ("answering", "Run and answers → how often one of the first passages holds an answer."),
+    "macro": ("averaging", "Evaluations of many collections → their macro average."),
     "compare": ("comparison", "Per-query values of every row → paired tests."),
     "table": ("comparison", "Print what every stage was worth."),
 }

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import World
 
 from stages.artifacts.checkpoints import load_tokenizer
 from stages.artifacts.refusal import Refusal
@@ -11,6 +10,7 @@ from stages.artifacts.tables import Passages, Tokens
 from stages.chunks import chunks
 from stages.sources.msmarco_documents import MsMarcoDocuments
 from stages.tokens import tokens
+from tests.conftest import World
 
 
 @pytest.mark.parametrize(("pieces", "most"), [(8, 100), (13, 100), (13, 2), (512, 4)])

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import World
 
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Queries, Run, Texts
 from stages.bm25 import bm25
 from stages.expansion import expand
+from tests.conftest import World
 
 
 def test_bm25_finds_what_only_the_queries_say(world: World, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import World
 
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Run
@@ -11,6 +10,7 @@ from stages.bm25 import bm25
 from stages.matching import match
 from stages.mining import mine
 from stages.ranking.runs import by_query, ordered
+from tests.conftest import World
 
 
 def test_scores_are_those_of_exact_search(world: World, tmp_path: Path) -> None:
