@@ -33,6 +33,7 @@ CHAPTERS = {
     "hits": ("answering", "Run and answers → how often one of the first passages holds an answer."),
     "impressions": ("impressions", "Run of given candidates and qrels → MIND's measures by impression."),
     "macro": ("averaging", "Evaluations of many collections → their macro average."),
+    "glue": ("glue", "Encoder and a task of GLUE → how well it classifies, fine-tuned."),
     "compare": ("comparison", "Per-query values of every row → paired tests."),
     "table": ("comparison", "Print what every stage was worth."),
 }
