@@ -35,6 +35,9 @@ CHAPTERS = {
     "macro": ("averaging", "Evaluations of many collections → their macro average."),
     "glue": ("glue", "Encoder and a task of GLUE → how well it classifies, fine-tuned."),
     "compare": ("comparison", "Per-query values of every row → paired tests."),
+    "cosines": ("geometry", "Encoders → mean cosine of random texts by length."),
+    "positions": ("geometry", "Encoders → similarity of every position's state to [CLS]."),
+    "masks": ("masking", "What each masking strategy hides, by frequency."),
     "table": ("comparison", "Print what every stage was worth."),
 }
 

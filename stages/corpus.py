@@ -69,7 +69,9 @@ def corpus(
         to_qrels.write(qrel_rows(labels))
     if answers:
         Answers.write(answers, answer_rows(labels))
-    write_json(metrics, {"source": source, "titles": title, **census.report, **label_counts(labels)})
+    titled = census.counts["titled_passages"] if title else 0
+    report = {**census.report, "titled_passages": titled, **label_counts(labels)}
+    write_json(metrics, {"source": source, "titles": title, **report})
 
 
 def answerable(labels: Labels, census: Census, partial: bool) -> Labels:

@@ -73,6 +73,7 @@ def test_tables_and_metrics(tmp_path):
         "titles": True,
         "passages": 7,
         "documents": 3,
+        "titled_passages": 7,
         "empty_passages": 0,
         "average_words": 1.0,
         "duplicate_passages": {"exact": 1, "normalised": 2},
