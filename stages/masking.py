@@ -76,7 +76,7 @@ def by_frequency(seen: np.ndarray, hidden: dict[str, np.ndarray]) -> list[dict[s
     """
     order = np.argsort(-seen, kind="stable")[: np.count_nonzero(seen)]
     rows = []
-    for bit in range(int(len(order)).bit_length()):
+    for bit in range(len(order).bit_length()):
         ids = order[2**bit - 1 : 2 ** (bit + 1) - 1]
         total = int(seen[ids].sum())
         shares = {name: float(found[ids].sum() / total) for name, found in hidden.items()}

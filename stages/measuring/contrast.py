@@ -27,7 +27,8 @@ class Paired:
     @property
     def differences(self) -> np.ndarray:
         """[n, measures]."""
-        return self.after - self.before
+        change: np.ndarray = self.after - self.before
+        return change
 
 
 def pair(name: str, before: pa.Table, after: pa.Table, measures: list[str]) -> Paired:

@@ -8,14 +8,7 @@ from stages.artifacts.refusal import Refusal
 
 SPLITS = ("train", "dev", "test")
 # stages/sources/READER.py, chosen by the prefix of a source
-READERS = (
-    "beir",
-    "docstrings",
-    "dpr",
-    "ir_datasets",
-    "msmarco",
-    "trec",
-)  # stages/sources/READER.py, chosen by the prefix of a source
+READERS = ("beir", "docstrings", "dpr", "ir_datasets", "mind", "msmarco", "msmarco_documents", "trec")
 
 
 class Passage(NamedTuple):

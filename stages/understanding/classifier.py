@@ -53,7 +53,7 @@ class Texts:
         parts = [column.take(rows, cut[rows]) for column, cut in zip(self.columns, self.cuts, strict=True)]
         if len(parts) == 1:
             return single(parts[0], np.arange(len(rows)), self.vocabulary, self.longest)
-        return paired(*parts, self.vocabulary, self.longest, self.longest)
+        return paired(parts[0], parts[1], self.vocabulary, self.longest, self.longest)
 
 
 @dataclass(frozen=True)
