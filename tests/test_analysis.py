@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import torch
 from stages.artifacts.checkpoints import load_encoder, load_vocabulary
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
-from stages.artifacts.tables import Tokens
+from stages.artifacts.tables import Tokens, Weights
 from stages.geometry import cosines, mean_cosine, positions
 from stages.masking import by_frequency, masks
+from stages.ranking.judgements import passage_ids
 from tests.conftest import World
 
 
@@ -54,15 +56,20 @@ def test_similarity_to_the_first_state(world: World, tmp_path: Path) -> None:
 
 
 def test_what_masks_hide(world: World, tmp_path: Path) -> None:
-    tables = world.passages, world.tokens, world.backbone, world.keywords, world.salience
+    words = read_ragged(Tokens, world.tokens, "words")
+    rare = (1 / np.bincount(words.values) ** 3)[words.values].astype(np.float32)
+    weights = [rare[begin:end] for begin, end in pairwise(words.offsets)]
+    Weights.write(tmp_path / "rare", {"passage_id": passage_ids(world.tokens), "weight": weights})
+    tables = world.passages, world.tokens, world.backbone, tmp_path / "rare", world.salience
     masks(*tables, tmp_path / "m.json", tmp_path / "m.tsv", ratio=0.3, count=5)
     rows = json.loads((tmp_path / "m.json").read_text())
     total = sum(row["occurrences"] for row in rows)
     for name in ("random", "weighted", "salient"):
         share = sum(row[name] * row["occurrences"] for row in rows) / total
         assert 0.2 < share <= 0.31
-    # a draw by TF-IDF leaves frequent pieces alone more often than a uniform one does
-    assert rows[0]["weighted"] < rows[0]["random"]
+    for row in rows[:3]:  # frequent pieces: left alone by the weights, and hidden like all others without
+        assert row["weighted"] < 0.5 * row["random"]
+        assert row["random"] == pytest.approx(0.3, abs=0.1)
     with (tmp_path / "m.tsv").open() as file:
         lines = list(csv.DictReader(file, delimiter="\t"))
     assert [line["strategy"] for line in lines] == ["random"] * 5 + ["weighted"] * 5 + ["salient"] * 5
