@@ -1,6 +1,5 @@
 """Raw text → passages, queries and qrels."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import compress, islice
 from pathlib import Path
@@ -10,9 +9,10 @@ import typer
 
 from stages.artifacts.documents import write_json
 from stages.artifacts.refusal import Refusal
-from stages.artifacts.tables import Passages, Qrels, Queries, Writer
+from stages.artifacts.tables import Answers, Passages, Qrels, Queries, Writer
 from stages.sources.census import Census
-from stages.sources.collection import SPLITS, Judgement, Passage, open_source
+from stages.sources.collection import Judgement, Passage, open_source
+from stages.sources.rows import answer_rows, label_counts, qrel_rows, query_rows
 from stages.sources.splits import Labels, read_labels
 from stages.training.progress import Progress
 
@@ -22,12 +22,15 @@ BATCH = 4096  # passages handed to the writer at a time
 def corpus(
     source: Annotated[
         str,
-        typer.Option(help="docstrings:PACKAGE,… or beir:DIR or msmarco:DIR or ir_datasets:ID"),
+        typer.Option(help="docstrings:PACKAGE,… or beir:DIR or msmarco:DIR or dpr:DIR or ir_datasets:ID"),
     ],
     passages: Annotated[Path, typer.Option(help="Passages table to write.")],
     queries: Annotated[Path, typer.Option(help="Queries table to write.")],
     qrels: Annotated[Path, typer.Option(help="Qrels table to write.")],
     metrics: Annotated[Path, typer.Option(help="JSON to write: what was found, kept and left out.")],
+    answers: Annotated[
+        Path | None, typer.Option(help="Answers table to write, where the source knows answers.")
+    ] = None,
     title: Annotated[bool, typer.Option(help="Keep titles; without them the column is empty.")] = True,
     words: Annotated[int, typer.Option(min=8, help="About as many words per passage, where docstrings are cut.")] = 110,
     keep: Annotated[float, typer.Option(min=0, max=1, help="Fraction of the documents to keep, whole.")] = 1.0,
@@ -42,11 +45,14 @@ def corpus(
     """Read a collection, check it, and write it as tables.
 
     Every query ends up in one split, a judgement's passage is in the collection, and a query has at least one passage
-    judged relevant. Everything is checked before the tables appear; passages stream, so memory holds hashes of them.
+    judged relevant, or answers. Everything is checked before the tables appear; passages stream, so memory holds
+    hashes of them.
     """
     opened = open_source(source, words)
     labels = read_labels(opened, dev_fraction, partial)
     _refuse_untrained(source, labels, training)
+    if answers and not labels.answers:
+        raise Refusal(f"source {source}: no answers")
     census = Census(opened, keep)
     with (
         Passages.writer(passages) as to_passages,
@@ -59,12 +65,17 @@ def corpus(
             raise Refusal(f"source {source}: no passages are left with keep {keep}")
         labels = answerable(labels, census, partial)
         _refuse_untrained(source, labels, training)
-        _write_labels(labels, to_queries, to_qrels)
-    write_json(metrics, {"source": source, "titles": title, **census.report, **_report(labels)})
+        to_queries.write(query_rows(labels))
+        to_qrels.write(qrel_rows(labels))
+    if answers:
+        Answers.write(answers, answer_rows(labels))
+    titled = census.counts["titled_passages"] if title else 0
+    report = {**census.report, "titled_passages": titled, **label_counts(labels)}
+    write_json(metrics, {"source": source, "titles": title, **report})
 
 
 def answerable(labels: Labels, census: Census, partial: bool) -> Labels:
-    """The labels whose passages are kept, of queries that have a relevant one among them.
+    """The labels whose passages are kept, of queries that have a relevant one among them, or answers alone.
 
     Raises:
         Refusal: a judgement names an unknown passage and the collection is not ``partial``.
@@ -75,8 +86,9 @@ def answerable(labels: Labels, census: Census, partial: bool) -> Labels:
     missing = list(compress(lines, absent))
     if missing and not partial:
         raise Refusal(f"{missing[0].origin}: row {missing[0].row}: passage id {missing[0].passage_id} is unknown")
-    found = _answered(line for line, gone in zip(lines, absent, strict=True) if not gone)
-    answered = _answered(compress(lines, keeps))
+    unjudged = labels.answers.keys() - {line.query_id for line in lines}
+    found = unjudged | _answered(line for line, gone in zip(lines, absent, strict=True) if not gone)
+    answered = unjudged | _answered(compress(lines, keeps))
     left_out = {
         **labels.left_out,
         "judgements_of_missing_passages": len(missing),
@@ -87,7 +99,8 @@ def answerable(labels: Labels, census: Census, partial: bool) -> Labels:
     }
     splits = {name: split for name, split in labels.splits.items() if name in answered}
     kept = [line for line in compress(lines, keeps) if line.query_id in answered]
-    return Labels(labels.queries, kept, splits, labels.shared, left_out)
+    answers = {name: texts for name, texts in labels.answers.items() if name in splits}
+    return Labels(labels.queries, kept, splits, labels.shared, left_out, answers)
 
 
 def _answered(lines: Iterable[Judgement]) -> set[str]:
@@ -104,24 +117,3 @@ def _write_passages(passages: Iterator[Passage], writer: Writer, title: bool, ba
         table = {name: [getattr(row, name) for row in rows] for name in Passages.schema.names}
         writer.write(table if title else {**table, "title": [""] * len(rows)})
         bar.advance(len(rows))
-
-
-def _write_labels(labels: Labels, to_queries: Writer, to_qrels: Writer) -> None:
-    rows = [(name, query.text, labels.splits[name]) for name, query in labels.queries.items() if name in labels.splits]
-    to_queries.write({name: [row[i] for row in rows] for i, name in enumerate(Queries.schema.names)})
-    judgements = labels.judgements
-    to_qrels.write({name: [getattr(line, name) for line in judgements] for name in Qrels.schema.names})
-
-
-def _report(labels: Labels) -> dict[str, object]:
-    return {
-        "queries": _by_split(labels.splits.values()),
-        "qrels": _by_split(labels.splits[line.query_id] for line in labels.judgements),
-        "shared_queries": labels.shared,
-        "left_out": labels.left_out,
-    }
-
-
-def _by_split(splits: Iterable[str]) -> dict[str, int]:
-    counts = Counter(splits)
-    return {split: counts[split] for split in SPLITS}

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import typer
@@ -14,7 +13,7 @@ from stages.artifacts.documents import write_json
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Queries, Run, Values
 from stages.measuring.measures import DEFAULTS, Judgements, judged, parse, per_query
-from stages.measuring.significance import mean_interval
+from stages.measuring.reports import summary, value_rows
 from stages.ranking.runs import Ranking, by_query, write_trec
 from stages.training.progress import Progress
 
@@ -30,6 +29,9 @@ def evaluate(
     trec: Annotated[Path, typer.Option(help="TREC run file to write, of the queries evaluated")],
     measures: Annotated[list[str], typer.Option(help="by ir-measures' names")] = list(DEFAULTS),  # noqa: B006
     split: Annotated[str, typer.Option(help="whose queries count; dev where the collection lacks it")] = "test",
+    drop_identical: Annotated[
+        bool, typer.Option(help="leave out a passage that has the query's own id, as BEIR does")
+    ] = False,
     draws: Annotated[int, typer.Option(min=1, help="bootstrap resamples")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="of the bootstrap")] = 0,
 ) -> None:
@@ -40,14 +42,26 @@ def evaluate(
     name = metrics.stem
     with Progress(f"evaluate {name}", Run.count(run), "rows") as bar:
         found: dict[str, int] = {}
-        worth = per_query(_counted(by_query(run), judgements, found, bar), judgements, asked)
+        worth = per_query(_counted(_rankings(run, drop_identical), judgements, found, bar), judgements, asked)
     if not found:
         raise Refusal(f"{run}: no query of split {split}")
     ids = pa.array(judgements, pa.string())
-    Values.write(values, _rows(ids, names, worth))
-    write_trec((ranking for ranking in by_query(run) if ranking[0] in judgements), trec, name)
+    Values.write(values, value_rows(ids, names, worth))
+    write_trec((ranking for ranking in _rankings(run, drop_identical) if ranking[0] in judgements), trec, name)
     report: dict[str, Any] = {"queries": len(judgements), "split": split, "depth": max(found.values())}
-    write_json(metrics, report | _summary(names, worth, draws, seed))
+    write_json(metrics, report | summary(names, worth, draws, seed))
+
+
+def _rankings(run: Path, drop_identical: bool) -> Iterator[Ranking]:
+    """The rankings of a run; of ArguAna's and Quora's, whose queries are documents, without the query itself."""
+    for query_id, passage_ids, scores in by_query(run):
+        others = [row for row, name in enumerate(passage_ids) if not drop_identical or name != query_id]
+        whole = len(others) == len(passage_ids)
+        yield (
+            query_id,
+            passage_ids if whole else [passage_ids[row] for row in others],
+            scores if whole else scores[others],
+        )
 
 
 def _judged(queries: Path, qrels: Path, split: str) -> tuple[str, Judgements]:
@@ -72,17 +86,3 @@ def _counted(
             found[ranking[0]] = len(ranking[1])
         yield ranking
         bar.advance(len(ranking[1]))
-
-
-def _rows(ids: pa.Array, names: list[str], worth: np.ndarray) -> dict[str, Any]:
-    """The columns of a Values table, one measure after the other."""
-    return {
-        "query_id": pa.concat_arrays([ids] * len(names)),
-        "measure": pa.array(np.repeat(names, len(ids)), pa.string()),
-        "value": worth.T.ravel(),
-    }
-
-
-def _summary(names: list[str], worth: np.ndarray, draws: int, seed: int) -> dict[str, dict[str, float]]:
-    columns = zip(names, *mean_interval(worth, draws, seed), strict=True)
-    return {name: {"mean": float(m), "low": float(low), "high": float(high)} for name, m, low, high in columns}

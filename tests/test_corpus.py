@@ -14,6 +14,7 @@ from stages.__main__ import app
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Qrels, Queries
 from stages.corpus import corpus
+from stages.sources.collection import READERS
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -72,6 +73,7 @@ def test_tables_and_metrics(tmp_path):
         "titles": True,
         "passages": 7,
         "documents": 3,
+        "titled_passages": 7,
         "empty_passages": 0,
         "average_words": 1.0,
         "duplicate_passages": {"exact": 1, "normalised": 2},
@@ -199,7 +201,7 @@ def test_bad_input_is_refused_and_leaves_nothing(tmp_path, files, options, compl
 
 @pytest.mark.parametrize("source", ["", "beir", "beir:", "tsv:somewhere", "collection:x"])
 def test_an_unknown_source_is_refused(tmp_path, source):
-    complaint = f"source {source!r}: expected one of beir:…, docstrings:…, ir_datasets:…, msmarco:…"
+    complaint = f"source {source!r}: expected one of {', '.join(f'{name}:…' for name in READERS)}"
     with pytest.raises(Refusal, match=f"^{re.escape(complaint)}$"):
         run(tmp_path, source)
 

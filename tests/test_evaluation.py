@@ -60,6 +60,15 @@ def test_means_values_and_trec_file(files: Files) -> None:
     assert files.outputs[2].read_text().startswith("t1 Q0 a 1 2 mine\nt1 Q0 b 2 1 mine\n")
 
 
+def test_a_query_that_is_a_passage_does_not_find_itself(files: Files) -> None:
+    run = ordered(["a", "a", "a", "b"], ["a", "b", "c", "b"], [3, 2, 1, 1])
+    files.write(run, {"a": "test", "b": "test"}, [("a", "c", 1), ("b", "c", 1)])
+    assert files.evaluate(measures=["RR@10"])["RR@10"]["mean"] == pytest.approx(1 / 6)
+    report = files.evaluate(measures=["RR@10"], drop_identical=True)
+    assert (report["RR@10"]["mean"], report["depth"]) == (pytest.approx(1 / 4), 2)
+    assert files.outputs[2].read_text() == "a Q0 b 1 2 mine\na Q0 c 2 1 mine\n"
+
+
 def test_same_input_same_bytes(files: Files) -> None:
     files.evaluate(draws=500)
     first = [path.read_bytes() for path in files.outputs]

@@ -24,7 +24,7 @@ class Census:
         self.kept, self.dropped = array("Q"), array("Q")  # of passage ids
         self.documents = array("Q")  # of ids of documents that are not one passage with the same id
         self.exact, self.normalised = array("Q"), array("Q")  # of texts
-        self.counts = {"documents": 0, "passages": 0, "empty_passages": 0, "words": 0}
+        self.counts = {"documents": 0, "passages": 0, "titled_passages": 0, "empty_passages": 0, "words": 0}
         self.document, self.position, self.keeping = "", -1, True
 
     def passages(self) -> Iterator[Passage]:
@@ -79,6 +79,7 @@ class Census:
 
     def _count(self, passage: Passage) -> None:
         self.counts["passages"] += 1
+        self.counts["titled_passages"] += bool(passage.title)
         self.counts["empty_passages"] += not (passage.text.strip() or passage.title.strip())
         self.counts["words"] += len(passage.text.split())
         self.exact.append(digest(passage.text))

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from stages.artifacts.refusal import Refusal
 
 SPLITS = ("train", "dev", "test")
-READERS = ("beir", "docstrings", "ir_datasets", "msmarco")  # stages/sources/READER.py, chosen by the prefix of a source
+# stages/sources/READER.py, chosen by the prefix of a source
+READERS = ("beir", "docstrings", "dpr", "ir_datasets", "mind", "msmarco", "msmarco_documents", "trec")
 
 
 class Passage(NamedTuple):
@@ -42,6 +43,16 @@ class Judgement(NamedTuple):
     row: int
 
 
+class Answer(NamedTuple):
+    """One of the texts that answer a query, whichever passage holds it."""
+
+    split: str
+    query_id: str
+    text: str
+    origin: str
+    row: int
+
+
 class Source(Protocol):
     """A collection in some format. Every method reads anew and yields one row at a time.
 
@@ -56,6 +67,13 @@ class Source(Protocol):
     def queries(self) -> Iterator[Query]: ...
 
     def judgements(self) -> Iterator[Judgement]: ...
+
+
+@runtime_checkable
+class Answering(Source, Protocol):
+    """A `Source` that knows answers. A query that has answers needs no judgements."""
+
+    def answers(self) -> Iterator[Answer]: ...
 
 
 def open_source(source: str, words: int) -> Source:

@@ -12,7 +12,7 @@ from typing import Any
 import ir_datasets
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Judgement, Passage, Query
+from stages.sources.collection import SPLITS, Answer, Judgement, Passage, Query
 from stages.sources.lines import grade
 
 # MS MARCO's papers report the small development set; other catalogues say validation.
@@ -47,6 +47,13 @@ class IrDatasets:
             for row, line in self._numbered(dataset.qrels_iter()):
                 relevance = grade(str(line.relevance), "relevance", origin, row)
                 yield Judgement(split, line.query_id, line.doc_id, relevance, origin, row)
+
+    def answers(self) -> Iterator[Answer]:
+        for split, dataset in self.subsets.items():
+            origin = f"ir_datasets {self.name} {split} queries"
+            for row, query in self._numbered(dataset.queries_iter()):
+                for answer in getattr(query, "answers", ()):
+                    yield Answer(split, query.query_id, str(answer), origin, row)
 
     def _numbered(self, records: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """The records counted from 1. Raises `Refusal` where they can neither be found nor downloaded."""

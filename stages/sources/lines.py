@@ -1,11 +1,17 @@
 """Lines of TSV and JSONL files, refused with file, row and column when they are not what they should be."""
 
+import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stages.artifacts.refusal import Refusal
+
+CHARACTERS = 1 << 20  # read at once from a file without lines
+LARGEST = 1 << 26  # characters of an object; what is longer is no JSON
+BETWEEN = re.compile(r"\s*,?\s*")  # two objects of an array
 
 
 def rows(path: Path) -> Iterator[tuple[int, str]]:
@@ -52,6 +58,65 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield row, value
 
 
+def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (number from 1, object) of a file that is one JSON array of objects, however long, without holding it.
+
+    Raises:
+        Refusal: the file is missing, is not UTF-8, or is no array of objects.
+    """
+    row, held, decoder, begun = 0, "", json.JSONDecoder(), False
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            while more := file.read(CHARACTERS):
+                held += more
+                while (start := _next(held, begun)) < len(held):
+                    try:
+                        value, end = decoder.raw_decode(held, start)
+                    except ValueError as error:
+                        if len(held) > LARGEST:
+                            raise Refusal(f"{path}: row {row + 1}: not JSON: {error}") from error
+                        break  # cut by the end of what has been read, or no JSON: told below
+                    if not isinstance(value, dict):
+                        raise Refusal(f"{path}: row {row + 1}: not a JSON object")
+                    row, held, begun = row + 1, held[end:], True
+                    yield row, value
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{path}: row {row + 1}: not UTF-8") from error
+    except OSError as error:
+        raise Refusal(f"{path}: {error.strerror}") from error
+    if held.strip() != "]" or not row:
+        raise Refusal(f"{path}: row {row + 1}: not a JSON array of objects")
+
+
+def tsv_rows(path: Path, count: int, longest: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield (row, ``count`` cells) of a TSV file whose cells may be quoted, as Python's csv writes them.
+
+    Raises:
+        Refusal: the file is missing, empty or not UTF-8, a row has other cells, or one is over ``longest`` characters.
+    """
+    row, limit = 0, csv.field_size_limit(longest)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, delimiter="\t")
+            for cells in lines:
+                row = lines.line_num
+                if not cells:
+                    continue
+                if len(cells) != count:
+                    raise Refusal(f"{path}: row {row}: {len(cells)} columns, expected {count}")
+                yield row, cells
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{path}: row {row + 1}: not UTF-8") from error
+    except csv.Error as error:
+        raise Refusal(f"{path}: row {row + 1}: {error}") from error
+    except OSError as error:
+        raise Refusal(f"{path}: {error.strerror}") from error
+    finally:
+        csv.field_size_limit(limit)
+    if not row:
+        raise Refusal(f"{path}: empty file")
+
+
 def field(value: dict[str, Any], column: str, path: Path, row: int) -> str:
     """The string in one column of a JSON line. Raises `Refusal` where it is missing or no string."""
     if column not in value:
@@ -83,3 +148,16 @@ def grade(text: str, column: str, path: Path | str, row: int) -> int:
     if not -128 <= value <= 127:
         raise Refusal(f"{path}: row {row}: column {column} is {value}, outside -128…127")
     return value
+
+
+def _next(held: str, begun: bool) -> int:
+    """Where the next object of an array begins; the end where there is none yet."""
+    start = 0
+    if not begun:
+        start = len(held) - len(held.lstrip())
+        if held[start : start + 1] != "[":
+            return len(held)
+        start += 1
+    match = BETWEEN.match(held, start)
+    assert match  # it matches nothing, too
+    return len(held) if held[match.end() : match.end() + 1] == "]" else match.end()

@@ -47,7 +47,7 @@ class MsMarco:
     def judgements(self) -> Iterator[Judgement]:
         for split, path in self.qrels.items():
             for row, line in rows(path):
-                query, passage, relevance = _judged(line, path, row)
+                query, passage, relevance = judged(line, path, row)
                 yield Judgement(split, query, passage, relevance, str(path), row)
 
     def _titles(self) -> Iterator[tuple[int, str, str]]:
@@ -76,7 +76,7 @@ def _by_split(folder: Path) -> dict[str, Path]:
     return {split: found[split] for split in SPLITS if split in found}
 
 
-def _judged(line: str, path: Path, row: int) -> tuple[str, str, int]:
+def judged(line: str, path: Path, row: int) -> tuple[str, str, int]:
     """(query, passage, relevance) of a line in one of the forms that are about.
 
     ``query passage``, ``query passage relevance``, or TREC's ``query iteration passage relevance``, by tabs or blanks.

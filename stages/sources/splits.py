@@ -1,10 +1,10 @@
 """Which query belongs to which split, so that nothing held out is trained on."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Judgement, Query, Source
+from stages.sources.collection import SPLITS, Answer, Answering, Judgement, Query, Source
 from stages.sources.identity import digest, lot, normalised
 
 
@@ -18,6 +18,7 @@ class Labels:
         splits: query id → split, for every query that has judgements.
         shared: how many queries each pair of splits shared.
         left_out: what else was left out, and how often.
+        answers: query id → its answers, where the source knows any.
     """
 
     queries: dict[str, Query]
@@ -25,6 +26,7 @@ class Labels:
     splits: dict[str, str]
     shared: dict[str, int]
     left_out: dict[str, int]
+    answers: dict[str, list[str]] = field(default_factory=dict)
 
     def in_split(self, split: str) -> int:
         """How many queries the split has."""
@@ -44,8 +46,11 @@ def read_labels(source: Source, dev_fraction: float, partial: bool) -> Labels:
     """
     queries = read_queries(source.queries())
     judgements, unknown, repeated = read_judgements(source.judgements(), queries, partial)
-    texts = {name: digest(normalised(queries[name].text)) for name in {line.query_id for line in judgements}}
-    splits, shared = assign_splits(judgements, texts)
+    answers = list(source.answers()) if isinstance(source, Answering) else []
+    lines: list[Judgement | Answer] = [*judgements, *answers]
+    named = {line.query_id for line in lines}
+    texts = {name: digest(normalised(queries[name].text)) for name in named}
+    splits, shared = assign_splits(lines, texts)
     kept = [line for line in judgements if splits.get(line.query_id) == line.split]
     if "dev" not in splits.values():
         splits = carve(splits, queries, dev_fraction)
@@ -54,7 +59,16 @@ def read_labels(source: Source, dev_fraction: float, partial: bool) -> Labels:
         "judgements_repeated": repeated,
         "queries_without_judgements": len(queries) - len(texts),
     }
-    return Labels(queries, kept, splits, shared, left_out)
+    return Labels(queries, kept, splits, shared, left_out, read_answers(answers, splits))
+
+
+def read_answers(answers: Iterable[Answer], splits: dict[str, str]) -> dict[str, list[str]]:
+    """The answers of each query that is in its split."""
+    found: dict[str, list[str]] = {}
+    for answer in answers:
+        if answer.query_id in splits:
+            found.setdefault(answer.query_id, []).append(answer.text)
+    return found
 
 
 def read_queries(queries: Iterable[Query]) -> dict[str, Query]:
@@ -91,7 +105,9 @@ def read_judgements(
     return list(said.values()), unknown, repeated
 
 
-def assign_splits(judgements: Iterable[Judgement], texts: dict[str, int]) -> tuple[dict[str, str], dict[str, int]]:
+def assign_splits(
+    judgements: Iterable[Judgement | Answer], texts: dict[str, int]
+) -> tuple[dict[str, str], dict[str, int]]:
     """(query id → split, how many queries each pair of splits shares). ``texts``: query id → hash of its text."""
     named: dict[str, set[str]] = {split: set() for split in SPLITS}
     for line in judgements:

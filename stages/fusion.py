@@ -1,0 +1,156 @@
+"""Runs → run: of several systems one ranking, of passages a ranking of their documents."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+from stages.artifacts.refusal import Refusal
+from stages.artifacts.tables import Passages, Run
+from stages.ranking.runs import Ranking, by_query, ordered
+from stages.training.progress import Progress
+
+QUERIES = 256  # written at once
+Scored = tuple[str, Any, np.ndarray]  # query_id, passage_ids, scores
+
+
+def fuse(
+    runs: Annotated[list[Path], typer.Argument(help="Run tables, two or more")],
+    out: Annotated[Path, typer.Option(help="Run table to write")],
+    by: Annotated[
+        Literal["reciprocal", "interpolation"], typer.Option(help="what is added up: 1 / (constant + rank), or scores")
+    ] = "reciprocal",
+    weights: Annotated[list[float] | None, typer.Option(help="of the runs, in their order; all 1 by default")] = None,
+    constant: Annotated[float, typer.Option(min=0, help="of reciprocal ranks")] = 60.0,
+    scale: Annotated[
+        Literal["min-max", "raw"], typer.Option(help="scores interpolated: 0 to 1 within a query, or as they are")
+    ] = "min-max",
+    depth: Annotated[int, typer.Option(min=1, help="passages a query to keep")] = 1000,
+) -> None:
+    """Add up runs: reciprocal rank fusion (Cormack et al. 2009), or an interpolation of scores.
+
+    A passage that a run does not rank adds nothing by reciprocal ranks, and the run's lowest score of that query (0 by
+    min-max) by interpolation: what is known of it is that it is no better. A query that a run lacks, it leaves to the
+    others.
+    """
+    shares = weights or [1.0] * len(runs)
+    if len(runs) < 2 or len(shares) != len(runs):
+        raise Refusal(f"fuse: {len(runs)} runs and {len(shares)} weights; two runs at least, and a weight for each")
+    worth = _reciprocal(constant) if by == "reciprocal" else (_min_max if scale == "min-max" else _raw)
+    together = _joined([by_query(run) for run in runs])
+    fused = ((name, *_fused(parts, shares, worth)) for name, parts in together)
+    _write(out, fused, depth, "fuse", max(Run.count(run) for run in runs))
+
+
+def maxp(
+    run: Annotated[Path, typer.Argument(help="Run table over passages")],
+    passages: Annotated[Path, typer.Argument(help="Passages table: which document a passage is of")],
+    out: Annotated[Path, typer.Argument(help="Run table over documents to write")],
+    by: Annotated[Literal["max", "first"], typer.Option(help="the best passage's score, or the first's")] = "max",
+    depth: Annotated[int, typer.Option(min=1, help="documents a query to keep")] = 100,
+) -> None:
+    """A run over passages → a run over their documents (MaxP and FirstP of Dai and Callan 2019).
+
+    The first d documents by MaxP are exact where the run has d times as many passages as a document can have.
+    """
+    names = _distinct(run)
+    documents, positions = _places(passages, names)
+    ranked = (_document(ranking, names, documents, positions, by) for ranking in by_query(run))
+    _write(out, (one for one in ranked if len(one[2])), depth, "maxp", Run.count(run))
+
+
+def _write(out: Path, rankings: Iterator[Scored], depth: int, what: str, rows: int) -> None:
+    """Write rankings in the total order, some queries at once."""
+    with Run.writer(out) as writer, Progress(what, rows, "rows") as bar:
+        while some := list(islice(rankings, QUERIES)):
+            ids = np.repeat([name for name, _, _ in some], [len(scores) for _, _, scores in some])
+            found = pa.concat_arrays([pa.array(passages, pa.string()) for _, passages, _ in some])
+            scores = np.concatenate([scores for _, _, scores in some])
+            writer.write(ordered(pa.array(ids, pa.string()), found, scores, depth))
+            bar.advance(len(scores))
+
+
+def _joined(runs: Sequence[Iterator[Ranking]]) -> Iterator[tuple[str, list[Ranking | None]]]:
+    """(query_id, what each run has for it), each query once; one is held only until every run has come to it."""
+    held: dict[str, list[Ranking | None]] = {}
+    for row in zip_longest(*runs):
+        for place, ranking in enumerate(row):
+            if ranking is not None:
+                parts = held.setdefault(ranking[0], [None] * len(runs))
+                parts[place] = ranking
+        for name in [ranking[0] for ranking in row if ranking is not None]:
+            if name in held and None not in held[name]:
+                yield name, held.pop(name)
+    yield from held.items()
+
+
+def _fused(
+    parts: Iterable[Ranking | None], weights: Sequence[float], worth: Callable[[np.ndarray], np.ndarray]
+) -> tuple[pa.Array, np.ndarray]:
+    """(passage_ids, scores float64) of one query."""
+    have = [(ranking, weight) for ranking, weight in zip(parts, weights, strict=True) if ranking is not None]
+    names = pc.unique(pa.concat_arrays([pa.array(ranking[1], pa.string()) for ranking, _ in have]))
+    total = np.zeros(len(names))
+    for (_, passages, scores), weight in have:
+        each = worth(scores.astype(np.float64))  # one more than there are passages: the last is for what is not ranked
+        places = pc.fill_null(pc.index_in(names, pa.array(passages, pa.string())), len(passages))
+        total += weight * each[places.to_numpy(zero_copy_only=False)]
+    return names, total
+
+
+def _reciprocal(constant: float) -> Callable[[np.ndarray], np.ndarray]:
+    def worth(scores: np.ndarray) -> np.ndarray:
+        return np.append(1 / (constant + np.arange(1, len(scores) + 1)), 0.0)
+
+    return worth
+
+
+def _min_max(scores: np.ndarray) -> np.ndarray:
+    span = scores[0] - scores[-1]
+    return np.append((scores - scores[-1]) / span if span else np.ones(len(scores)), 0.0)
+
+
+def _raw(scores: np.ndarray) -> np.ndarray:
+    return np.append(scores, scores[-1])
+
+
+def _distinct(run: Path) -> pa.Array:
+    """The passages of a run, each once."""
+    found = pa.array([], pa.string())
+    for batch in Run.stream(run, ["passage_id"]):
+        found = pc.unique(pa.concat_arrays([found, batch["passage_id"]]))
+    return found
+
+
+def _places(passages: Path, names: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """(document, position there) of every name. Raises `Refusal`: one is no passage of the table."""
+    rows, parts = [], []
+    for batch in Passages.stream(passages, ["passage_id", "document_id", "position"]):
+        row = pc.index_in(batch["passage_id"], names)
+        here = pc.is_valid(row)
+        rows.append(row.filter(here))
+        parts.append(batch.filter(here).select(["document_id", "position"]))
+    found = pa.Table.from_batches(parts)
+    of_row = np.full(len(names), -1, dtype=np.int64)
+    of_row[pa.concat_arrays(rows).to_numpy()] = np.arange(len(found))
+    if (of_row < 0).any():
+        raise Refusal(f"{passages}: passage {names[int(np.argmin(of_row))]} of the run is not there")
+    found = found.take(pa.array(of_row)).combine_chunks()
+    return found["document_id"].combine_chunks(), found["position"].to_numpy()
+
+
+def _document(ranking: Ranking, names: pa.Array, documents: pa.Array, positions: np.ndarray, by: str) -> Scored:
+    query_id, passages, scores = ranking
+    rows = pc.index_in(pa.array(passages, pa.string()), names).to_numpy()
+    if by == "first":
+        first = positions[rows] == 0
+        rows, scores = rows[first], scores[first]
+    coded = documents.take(pa.array(rows)).dictionary_encode()
+    best = np.full(len(coded.dictionary), -np.inf, dtype=np.float32)
+    np.maximum.at(best, coded.indices.to_numpy(), scores)
+    return query_id, coded.dictionary, best

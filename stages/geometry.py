@@ -1,0 +1,97 @@
+"""Where an encoder puts texts: how alike random ones are by length, and how alike the states of one text are."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+import typer
+
+from stages.artifacts.checkpoints import load_vocabulary
+from stages.artifacts.documents import write_json
+from stages.artifacts.ragged import Ragged, read_ragged
+from stages.artifacts.refusal import Refusal
+from stages.artifacts.tables import Tokens
+from stages.ranking.encoding import BUDGET, encode_rows, for_inference
+from stages.ranking.pieces import chunks, lengths_of, single
+from stages.training.processes import join
+
+
+def cosines(
+    models: Annotated[list[Path], typer.Argument(help="model folders of encoders, of one tokenizer")],
+    tokens: Annotated[Path, typer.Option(help="Tokens table of the corpus")],
+    out: Annotated[Path, typer.Option(help="JSON rows for dvc plots: a row a length, a column a model")],
+    lengths: Annotated[list[int], typer.Option(min=3, help="pieces, special ones included")] = [  # noqa: B006
+        16,
+        32,
+        64,
+        128,
+        256,
+        512,
+    ],
+    sample: Annotated[int, typer.Option(min=2, help="texts of a length, at most")] = 500,
+    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="precision of the encoder")] = "bf16",
+    seed: Annotated[int, typer.Option(min=0, help="of the sample")] = 0,
+) -> None:
+    """The mean cosine of all pairs among random texts cut to one length (SEED-Encoder, Figure 5).
+
+    Near 1, the vectors tell texts apart by little. A length that fewer than two texts of the corpus reach is left out.
+    """
+    pieces = read_ragged(Tokens, tokens, "pieces")
+    rows = {length: _sample(pieces, length, sample, seed) for length in sorted(set(lengths))}
+    rows = {length: some for length, some in rows.items() if len(some) > 1}
+    if not rows:
+        raise Refusal(f"{tokens}: no two passages of {min(lengths)} pieces")
+    table: list[dict[str, float]] = [{"length": length, "texts": len(some)} for length, some in rows.items()]
+    for model in models:
+        encoder, vocabulary = for_inference(model, precision, join().device), load_vocabulary(model)
+        for row, (length, some) in zip(table, rows.items(), strict=True):
+            row[model.name] = mean_cosine(encode_rows(encoder, pieces, some, vocabulary, length))
+    write_json(out, table)
+
+
+def mean_cosine(vectors: np.ndarray) -> float:
+    """The mean cosine over all pairs of different rows of [n, d]."""
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    total, own = np.square(units.sum(axis=0, dtype=np.float64)).sum(), np.square(units, dtype=np.float64).sum()
+    return float((total - own) / (len(units) * (len(units) - 1)))
+
+
+@torch.inference_mode()
+def positions(
+    models: Annotated[list[Path], typer.Argument(help="model folders of encoders, of one tokenizer")],
+    tokens: Annotated[Path, typer.Option(help="Tokens table of the corpus")],
+    out: Annotated[Path, typer.Option(help="JSON rows for dvc plots: a row a position, a column a model")],
+    longest: Annotated[
+        int, typer.Option(min=3, help="pieces of a text, special ones included; shorter are left out")
+    ] = 128,
+    sample: Annotated[int, typer.Option(min=1, help="texts, at most")] = 500,
+    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="precision of the encoder")] = "bf16",
+    seed: Annotated[int, typer.Option(min=0, help="of the sample")] = 0,
+) -> None:
+    """The mean cosine between the last state of every position and that of [CLS], over texts of one length.
+
+    Position 0 is [CLS] itself. SEED-Encoder's Figure 4 looks at its decoder's states so; these are the encoder's.
+    """
+    pieces = read_ragged(Tokens, tokens, "pieces")
+    rows = _sample(pieces, longest, sample, seed)
+    if not len(rows):
+        raise Refusal(f"{tokens}: no passage of {longest} pieces")
+    table: list[dict[str, float]] = [{"position": place} for place in range(longest)]
+    for model in models:
+        device = join().device
+        encoder, vocabulary = for_inference(model, precision, device), load_vocabulary(model)
+        total = torch.zeros(longest, dtype=torch.float64)
+        for chunk in chunks(lengths_of(pieces, rows, longest - 2) + 2, BUDGET[device.type]):
+            batch = single(pieces, rows[chunk], vocabulary, longest).to(device)
+            states = encoder.states(batch.ids, batch.lengths).float()
+            total += torch.cosine_similarity(states, states[:, :1], dim=-1).double().sum(0).cpu()
+        for row, mean in zip(table, (total / len(rows)).tolist(), strict=True):
+            row[model.name] = mean
+    write_json(out, table)
+
+
+def _sample(pieces: Ragged, length: int, count: int, seed: int) -> np.ndarray:
+    """Random rows that fill ``length`` pieces with their special ones, ascending."""
+    long = np.flatnonzero(pieces.lengths >= length - 2)
+    return np.sort(np.random.default_rng([seed, length]).permutation(long)[:count])

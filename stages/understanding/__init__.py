@@ -1,0 +1,1 @@
+"""Sentences and pairs of them, classified by a fine-tuned encoder: GLUE."""
