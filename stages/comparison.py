@@ -16,12 +16,14 @@ from stages.measuring.significance import holm, paired_p
 BASELINE = "bm25"
 CHAIN = ("bm25", "backbone", "encoder", "retriever1", "retriever2", "reranker", "retriever")
 COLUMNS = ("RR@10", "nDCG@10", "R@50", "R@100", "R@1000")
+SUMMARY = ("RR@10", "nDCG@10", "R@100")  # of the columns of `dvc exp show`
 LEVEL = 0.05
 
 
 def compare(
     values: Annotated[list[Path], typer.Argument(help="Values tables, in the order of the rows")],
     out: Annotated[Path, typer.Option(help="JSON of differences and p-values to write")],
+    summary: Annotated[Path | None, typer.Option(help="JSON of the few means that compare experiments")] = None,
     measures: Annotated[list[str] | None, typer.Option(help="measures that are tested; all by default")] = None,
     draws: Annotated[int, typer.Option(min=1, help="random sign patterns")] = 100_000,
     seed: Annotated[int, typer.Option(min=0, help="of the patterns")] = 0,
@@ -39,6 +41,17 @@ def compare(
             test = {"difference": difference, "p": chance, "holm": adjusted}
             report[row].setdefault(measure, {})[other] = test
     write_json(out, report)
+    if summary:
+        write_json(summary, _means(rows, measures))
+
+
+def _means(rows: dict[str, np.ndarray], measures: list[str]) -> dict[str, dict[str, float]]:
+    """``{"RR@10": {"bm25": 0.5, …}, "R@100": {"retriever": 0.9}}``: the first for every row, the rest for the last."""
+    first, *others = [measure for measure in SUMMARY if measure in measures] or measures[:1]
+    means = {row: values.mean(axis=0).tolist() for row, values in rows.items()}
+    out = {first: {row: values[measures.index(first)] for row, values in means.items()}}
+    last = list(means)[-1]
+    return out | {measure: {last: means[last][measures.index(measure)]} for measure in others}
 
 
 def _pairs(names: list[str]) -> list[tuple[str, str]]:

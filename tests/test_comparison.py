@@ -111,3 +111,14 @@ def test_table_refusals(tmp_path: Path) -> None:
     write_json(tmp_path / "corpus" / "bm25.json", evaluation(0.5))
     with pytest.raises(Refusal, match=r"significance\.json: No such file"):
         table(tmp_path / "corpus", tmp_path / "significance.json")
+
+
+def test_the_summary_has_one_measure_of_every_row_and_the_others_of_the_last(
+    tmp_path: Path, rows: dict[str, np.ndarray]
+) -> None:
+    paths = [write(tmp_path / f"{name}.parquet", worth) for name, worth in rows.items()]
+    compare(paths, tmp_path / "significance.json", tmp_path / "summary.json", draws=10)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["RR@10"] == {name: pytest.approx(worth[:, 0].mean()) for name, worth in rows.items()}
+    assert summary["nDCG@10"] == {"retriever": pytest.approx(rows["retriever"][:, 1].mean())}
+    assert set(summary) == {"RR@10", "nDCG@10"}

@@ -60,6 +60,15 @@ def test_means_values_and_trec_file(files: Files) -> None:
     assert files.outputs[2].read_text().startswith("t1 Q0 a 1 2 mine\nt1 Q0 b 2 1 mine\n")
 
 
+def test_recall_by_cutoff(files: Files, tmp_path: Path) -> None:
+    report = files.evaluate(measures=["RR@10", "R@50"], recall=tmp_path / "recall.json")
+    curve = json.loads((tmp_path / "recall.json").read_text())
+    assert [point["cutoff"] for point in curve] == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    assert [point["recall"] for point in curve] == pytest.approx([1 / 3] + [2 / 3] * 9)  # t1's answer is second
+    assert set(report) == {"queries", "split", "depth", "RR@10", "R@50"}
+    assert {row["measure"] for row in Values.read(files.outputs[1]).to_pylist()} == {"RR@10", "R@50"}
+
+
 def test_same_input_same_bytes(files: Files) -> None:
     files.evaluate(draws=500)
     first = [path.read_bytes() for path in files.outputs]
