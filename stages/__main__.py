@@ -25,6 +25,8 @@ CHAPTERS = {
     "evaluate": ("evaluation", "Run and qrels → measures with intervals, and per-query values."),
     "compare": ("comparison", "Per-query values of every row → paired tests."),
     "table": ("comparison", "Print what every stage was worth."),
+    "plan": ("planning", "Estimate time, memory and disk of every stage before anything runs."),
+    "doctor": ("doctor", "Say what this machine has, and what each missing thing costs."),
 }
 
 
