@@ -136,13 +136,26 @@ def cache() -> Check:
         return Check("DVC", "missing", "not a DVC project", "run it in the project's root")
 
 
-def _cache_of(repo: Any) -> Check:
+def copies() -> bool:
+    """Whether DVC's cache holds a second copy of every output."""
+    from dvc.repo import Repo
+
+    with closing(Repo()) as repo:
+        return _links(repo)[0] == "copy"
+
+
+def _links(repo: Any) -> tuple[str, list[str]]:
+    """How the workspace refers to the cache, and how it could."""
     from dvc_objects.fs.generic import test_links
 
     store = repo.cache.local
-    held = sum(file.stat().st_size for file in Path(repo.cache.legacy.path).rglob("*") if file.is_file())
     possible = test_links(["reflink", "hardlink", "symlink"], store.fs, store.path, repo.fs, repo.root_dir)
-    link = next((kind for kind in store.cache_types if kind == "copy" or kind in possible), "copy")
+    return next((kind for kind in store.cache_types if kind == "copy" or kind in possible), "copy"), possible
+
+
+def _cache_of(repo: Any) -> Check:
+    held = sum(file.stat().st_size for file in Path(repo.cache.legacy.path).rglob("*") if file.is_file())
+    link, possible = _links(repo)
     found = f"cache {size(held)}, {link}"
     if link != "copy":
         return Check("DVC", "ok", found)

@@ -1,0 +1,147 @@
+"""A stage tried on a sample: its own code with its own options, but few steps; how long, how much memory and disk."""
+
+import contextlib
+import gc
+import io
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stages.artifacts.documents import read_json, read_yaml, write_json
+from stages.surveying.pipeline import Step, context
+
+BATCH = 8  # largest batch that is tried; larger ones are that many times as long
+STEPS = (1, 3)  # a training is tried twice: what the longer takes more is steps, the rest is its start
+GENERATOR = (2, 6)  # the same for own generators, whose steps are short
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a trial has shown.
+
+    Attributes:
+        start: seconds without optimiser steps, in a program that has started: what a first call imports is not counted.
+        step: seconds of an optimiser step; 0 where there are none.
+        memory: bytes by which the process grew at most, on the GPU where there is one.
+        written: out → bytes.
+        metrics: what the stage told, of a stage without steps when it was tried first.
+    """
+
+    start: float
+    step: float
+    memory: int
+    written: dict[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def attempt(step: Step, home: Path, known: set[str]) -> Seen:
+    """Try a stage in the folder ``home``, which holds the sample under the same paths.
+
+    Args:
+        known: every path that a stage of the pipeline writes; these are looked for in ``home``.
+
+    Raises:
+        Refusal: the stage refuses its input.
+    """
+    counts: tuple[int, int] | tuple[None, None] = (None, None)
+    if "steps" in step.options:
+        counts = GENERATOR if step.chapter in ("doc2query", "continuations") else STEPS
+    first, grown = timed(_words(step, home, known, counts[0]))
+    told = _told(step, home)
+    second, more = timed(_words(step, home, known, counts[1]))
+    written = {out: _size(home / out) for out in step.outs}
+    if counts[0] is None:
+        return Seen(second, 0.0, max(grown, more), written, told)
+    each = max(second - first, 0.0) / (counts[1] - counts[0])
+    return Seen(max(first - counts[0] * each, 0.0), each, max(grown, more), written, _told(step, home))
+
+
+def _words(step: Step, home: Path, known: set[str], count: int | None) -> list[str]:
+    """The command line on the sample."""
+    words = [str(home / word) if _is_path(word, known) else word for word in step.words]
+    if step.chapter == "pretrain":
+        words[1] = str(_recipe(Path(words[1]), home))
+        words += ["--probe", "0", "--new-parts", "0"]
+    if count is not None:
+        words += ["--steps", str(count)]
+        if "batch" in step.options:
+            words += ["--batch", str(min(step.options["batch"], BATCH))]
+    if "probe_every" in step.options:
+        words += ["--probe-every", "0"]
+    return words
+
+
+def _is_path(word: str, known: set[str]) -> bool:
+    return word in known or str(Path(word).parent) in known
+
+
+def _recipe(path: Path, home: Path) -> Path:
+    """The recipe with a generator of its own that hardly trains."""
+    recipe = read_yaml(path)
+    if isinstance(recipe, dict) and isinstance(recipe.get("generator"), dict):
+        recipe["generator"] |= {"steps": 1}
+    copy = home / "recipe.yaml"
+    write_json(copy, recipe)  # JSON is YAML
+    return copy
+
+
+def timed(words: list[str]) -> tuple[float, int]:
+    """Run a chapter here; seconds, and bytes by which this process grew at most."""
+    parsed = context(words)
+    with _silence(), Watch() as watch:
+        began = time.perf_counter()
+        parsed.command.invoke(parsed)
+        seconds = time.perf_counter() - began
+    return seconds, watch.grown
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+class Watch:
+    """The most memory that this process has held above what it held before; on the GPU where there is one."""
+
+    def __enter__(self) -> "Watch":
+        import psutil
+        import torch
+
+        gc.collect()
+        self.on_gpu = torch.cuda.is_available()
+        if self.on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        self.process = psutil.Process(os.getpid())
+        self.before = self.most = self.process.memory_info().rss
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._look, daemon=True)
+        self.thread.start()
+        return self
+
+    def _look(self) -> None:
+        while not self.over.wait(0.01):
+            self.most = max(self.most, self.process.memory_info().rss)
+
+    def __exit__(self, *_: object) -> None:
+        import torch
+
+        self.over.set()
+        self.thread.join()
+        self.grown = int(torch.cuda.max_memory_allocated()) if self.on_gpu else self.most - self.before
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _told(step: Step, home: Path) -> Mapping[str, Any]:
+    path = step.options.get("metrics")
+    found = read_json(home / path) if path and (home / path).is_file() else {}
+    return found if isinstance(found, dict) else {}
