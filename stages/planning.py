@@ -26,7 +26,7 @@ from stages.surveying.estimates import CAPS, Estimate, Scales, estimate
 from stages.surveying.machine import Machine, size, survey
 from stages.surveying.pipeline import Step, steps
 from stages.surveying.sample import Sizes, Tables, draw
-from stages.surveying.trial import attempt, timed
+from stages.surveying.trial import Trials, timed
 from stages.training.progress import Progress
 
 GIVEN = ("corpus", "backbone")  # run for real, or taken from the project where they have been
@@ -68,7 +68,7 @@ def _estimated(todo: list[Step], home: Path, machine: Machine) -> dict[str, Esti
     known = {out for step in todo for out in step.outs}
     found: dict[str, Estimate] = {}
     with Progress("plan", len(todo), "stages") as bar:
-        scales = None
+        scales, trials = None, Trials()
         for step in sorted(todo, key=lambda step: step.chapter not in GIVEN):
             if step.chapter == "corpus":
                 sizes = _corpus(step, home)
@@ -79,7 +79,7 @@ def _estimated(todo: list[Step], home: Path, machine: Machine) -> dict[str, Esti
                 scales = scales or _scales(sizes, folder, machine)
                 if step.chapter == "mine" and not scales.pieces[0]:
                     scales.pieces = _pieces(home, step)
-                found[step.name] = estimate(step, attempt(step, home, known), scales)
+                found[step.name] = estimate(step, trials.seen(step, home, known), scales)
             bar.advance(1, step.name)
     return found
 

@@ -43,7 +43,10 @@ def test_hide_is_the_greedy_rule(rows: list[list[int]], ratio: float, seed: int)
 
 @settings(max_examples=80, deadline=None)
 @given(
-    SIZES, st.floats(0.05, 0.95), st.integers(0, 10**6), st.sampled_from(["random", "weighted", "salient", "superset", "spans"])
+    SIZES,
+    st.floats(0.05, 0.95),
+    st.integers(0, 10**6),
+    st.sampled_from(["random", "weighted", "salient", "superset", "spans"]),
 )
 def test_no_strategy_exceeds_its_budget_or_hides_padding(
     rows: list[list[int]], ratio: float, seed: int, strategy: str
