@@ -31,6 +31,7 @@ from stages.training.progress import Progress
 
 GIVEN = ("corpus", "backbone")  # run for real, or taken from the project where they have been
 START = "import stages.mining, transformers; transformers.AutoModel; transformers.BertModel"
+WARM = f"{START}; transformers.T5ForConditionalGeneration; transformers.GPT2LMHeadModel"
 
 
 def plan(
@@ -110,7 +111,7 @@ def _scales(sizes: tuple[Sizes, Sizes], backbone: Path, machine: Machine) -> Sca
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", START], check=True)
     start = time.perf_counter() - began
-    exec(START, {})  # the same imports here, so that no stage's trial is charged with them
+    exec(WARM, {})  # the same imports here and more, so that no stage's trial is charged with them
     base = psutil.Process().memory_info().rss
     width = int(read_json(backbone / "config.json")["hidden_size"])
     return Scales(*sizes, start, base, (backbone / WEIGHTS).stat().st_size, width, (0.0, 0.0), machine.cores)
@@ -134,7 +135,11 @@ def _table(estimates: dict[str, Estimate], machine: Machine, copied: int) -> lis
     lines += [f"{'all':28}{span(time_):>10}{size(memory):>10}{size(disk):>10}", ""]
     where = f"{machine.cores} cores, {size(machine.memory)} of memory and {size(machine.disk)} of disk free"
     double = ", where DVC's copies count too" if copied > 1 else ""
-    return [*lines, f"This machine: {where}; memory is the largest stage's, disk the sum{double}."]
+    lines.append(f"This machine: {where}; memory is the largest stage's, disk the sum{double}.")
+    load = os.getloadavg()[1]
+    if load > machine.cores + 1:
+        lines.append(f"It is busy (load {load:.0f}): the times are those of a machine as busy as now.")
+    return lines
 
 
 def _sums(estimates: dict[str, Estimate], copied: int) -> tuple[float, float, float]:

@@ -210,11 +210,7 @@ def test_the_picture_is_the_plot(clone: Path) -> None:
     from dvc.repo import Repo
 
     with Repo(str(clone)) as repo:
-        found = {
-            (a.addressing.split("/")[-1], b.addressing.split("/")[-1])
-            for b, a in repo.index.graph.edges
-            if a.path_in_repo == "dvc.yaml" == b.path_in_repo
-        }
+        found = {(a.name, b.name) for b, a in repo.index.graph.edges if a.path_in_repo == "dvc.yaml" == b.path_in_repo}
     assert networkx.is_directed_acyclic_graph(networkx.DiGraph(found))
     drawn = next(text for language, text in blocks(ROOT / "README.md") if language == "mermaid")
     arrows = [

@@ -47,7 +47,8 @@ def steps(file: str = "dvc.yaml") -> list[Step]:
 
     try:
         with closing(Repo()) as repo:
-            order = list(networkx.topological_sort(repo.index.graph.reverse()))
+            read = {stage: place for place, stage in enumerate(repo.index.stages)}
+            order = networkx.lexicographical_topological_sort(repo.index.graph.reverse(), read.get)
             ours = [stage for stage in order if stage.path_in_repo == file]
             found = [
                 _step(stage.addressing.rpartition(":")[2], stage.cmd, [out.def_path for out in stage.outs])
@@ -66,8 +67,6 @@ def context(words: list[str]) -> Any:
     Raises:
         Refusal: the chapter does not take it.
     """
-    from typer.main import get_command  # noqa: F401  # typer's click is what raises below
-
     contents: Any = import_module("stages.__main__")  # by name: a room knows no chapter, but here one is run
     try:
         return contents.open_chapter(words[0]).make_context(words[0], contents.without_nulls(words[1:]))

@@ -17,7 +17,7 @@ from stages.surveying.pipeline import Step, context
 
 BATCH = 8  # largest batch that is tried; larger ones are that many times as long
 STEPS = (1, 3)  # a training is tried twice: what the longer takes more is steps, the rest is its start
-GENERATOR = (2, 6)  # the same for own generators, whose steps are short
+GENERATOR = (2, 12)  # the same for own generators, whose steps are short
 
 
 @dataclass(frozen=True)
