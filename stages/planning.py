@@ -108,13 +108,19 @@ def _backbone(step: Step, home: Path, known: set[str]) -> None:
 def _scales(sizes: tuple[Sizes, Sizes], backbone: Path, machine: Machine) -> Scales:
     import psutil
 
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), _children()
     subprocess.run([sys.executable, "-c", START], check=True)
-    start = time.perf_counter() - began
+    start = min(time.perf_counter() - began, _children() - worked)
     exec(WARM, {})  # the same imports here and more, so that no stage's trial is charged with them
     base = psutil.Process().memory_info().rss
     width = int(read_json(backbone / "config.json")["hidden_size"])
     return Scales(*sizes, start, base, (backbone / WEIGHTS).stat().st_size, width, (0.0, 0.0), machine.cores)
+
+
+def _children() -> float:
+    """Seconds that finished child processes have worked."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _pieces(home: Path, mine: Step) -> tuple[float, float]:
@@ -138,7 +144,9 @@ def _table(estimates: dict[str, Estimate], machine: Machine, copied: int) -> lis
     lines.append(f"This machine: {where}; memory is the largest stage's, disk the sum{double}.")
     load = os.getloadavg()[1]
     if load > machine.cores + 1:
-        lines.append(f"It is busy (load {load:.0f}): the times are those of a machine as busy as now.")
+        lines.append(
+            f"It is busy (load {load:.0f}): times are those of an idle one, guessed too long rather than too short."
+        )
     return lines
 
 

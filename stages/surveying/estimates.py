@@ -72,8 +72,8 @@ def optimiser_steps(options: Any, queries: int) -> int:
     """Steps of a training: as given, or as the epochs make them."""
     if options["steps"] is not None:
         return int(options["steps"])
-    used = max(1, round(options.get("fraction", 1.0) * queries))
-    return max(1, math.ceil(options["epochs"] * used / options["batch"]))
+    used = max(1, round(float(options.get("fraction", 1.0)) * queries))
+    return max(1, math.ceil(float(options["epochs"]) * used / int(options["batch"])))
 
 
 def _passage_by_passage(step: Step, seen: Seen, scales: Scales) -> Estimate:

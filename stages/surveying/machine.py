@@ -42,7 +42,7 @@ def memory() -> int:
     import psutil
 
     limits = [int(text) for text in (_text(path) for path in LIMITS) if text.isdigit()]
-    return min([psutil.virtual_memory().available, *limits])
+    return min([int(psutil.virtual_memory().available), *limits])
 
 
 def gpus() -> tuple[tuple[str, int], ...]:

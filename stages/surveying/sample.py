@@ -63,7 +63,7 @@ def draw(source: Tables, target: Tables) -> tuple[Sizes, Sizes]:
     chosen = pa.concat_tables([_spread(_of(queries, split), count) for split, count in SPLITS.items()])
     positives = judged.filter(pc.is_in(judged["query_id"], chosen["query_id"].combine_chunks()))
     if not len(_of(chosen, "train")):
-        raise Refusal(f"{source / 'qrels.parquet'}: no training query has a positive")
+        raise Refusal(f"{source.qrels}: no training query has a positive")
     total = Passages.count(source.passages)
     wanted = set(positives["passage_id"].to_pylist())
     strangers = set(np.linspace(0, total - 1, max(PASSAGES - len(wanted), 0)).astype(int).tolist())

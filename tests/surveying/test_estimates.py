@@ -91,7 +91,7 @@ def test_one_trial_for_stages_that_differ_in_paths() -> None:
 
 
 def test_paths_stay_paths() -> None:
-    assert step("tokens passages m out").options["passages"] == Path("passages")
+    assert step("bm25 passages queries out").options["passages"] == Path("passages")
 
 
 @pytest.mark.parametrize(
