@@ -86,9 +86,9 @@ def _estimated(todo: list[Step], home: Path, machine: Machine) -> dict[str, Esti
 
 
 def _corpus(step: Step, home: Path) -> tuple[Sizes, Sizes]:
-    """Draw the sample from the project's tables; where there are none, the source is read first."""
+    """Draw the sample from the project's tables; where there are none of this source, it is read first."""
     tables = Tables(*(Path(step.options[name]) for name in ("passages", "queries", "qrels")))
-    if tables.there:
+    if tables.there and not step.stale:
         return draw(tables, tables.under(home))
     words = [str(home / "whole" / word) if word in step.outs else word for word in step.words]
     timed(words)
@@ -98,7 +98,7 @@ def _corpus(step: Step, home: Path) -> tuple[Sizes, Sizes]:
 def _backbone(step: Step, home: Path, known: set[str]) -> None:
     """Lend the project's backbone to the sample, or make it there."""
     folder, target = Path(step.options["out"]), home / step.options["out"]
-    if (folder / WEIGHTS).is_file():
+    if (folder / WEIGHTS).is_file() and not step.stale:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(folder.absolute())
     else:

@@ -22,12 +22,14 @@ class Step:
         words: the command line from the chapter's name on.
         options: every argument and option by its Python name, defaults included.
         outs: paths that it writes.
+        stale: whether they come from other options, as `dvc.lock` remembers them.
     """
 
     name: str
     words: list[str]
     options: Mapping[str, Any]
     outs: tuple[str, ...]
+    stale: bool = False
 
     @property
     def chapter(self) -> str:
@@ -51,8 +53,7 @@ def steps(file: str = "dvc.yaml") -> list[Step]:
             order = networkx.lexicographical_topological_sort(repo.index.graph.reverse(), read.get)
             ours = [stage for stage in order if stage.path_in_repo == file]
             found = [
-                _step(stage.addressing.rpartition(":")[2], stage.cmd, [out.def_path for out in stage.outs])
-                for stage in ours
+                _step(stage.name, stage.cmd, [out.def_path for out in stage.outs], stage.cmd_changed) for stage in ours
             ]
     except DvcException as error:
         raise Refusal(f"{file}: {' '.join(str(error).split())}") from error
@@ -76,8 +77,8 @@ def context(words: list[str]) -> Any:
         raise
 
 
-def _step(name: str, command: str, outs: list[str]) -> Step:
+def _step(name: str, command: str, outs: list[str], stale: bool) -> Step:
     words = shlex.split(command)
     if words[:3] != PROGRAM:
         raise Refusal(f"stage {name}: the command does not begin with {' '.join(PROGRAM)}")
-    return Step(name, words[3:], context(words[3:]).params, tuple(str(Path(out)) for out in outs))
+    return Step(name, words[3:], context(words[3:]).params, tuple(str(Path(out)) for out in outs), stale)
