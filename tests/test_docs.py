@@ -225,3 +225,32 @@ def test_the_picture_is_the_plot(clone: Path) -> None:
         assert any(is_(start, a) and is_(end, b) for a, b in found), (start, end)
     named = {name.partition("@")[0] for arrow in arrows for name in arrow}
     assert named == {name.partition("@")[0] for edge in found for name in edge}
+
+
+def test_launchers_take_what_is_made_for_them() -> None:
+    from accelerate.commands.launch import launch_command_parser
+    from torch.distributed.run import get_args_parser
+
+    dry = "Running stage 'pretrain':\n> python -m stages pretrain recipe.yaml --steps 3 --learning-rate 3e-05\n"
+    made = {}
+    for line in REAL:
+        if "| sed" in line:
+            words = shlex.split(line.partition("| ")[2].partition(" >")[0])
+            made[line] = subprocess.run(words, input=dry, capture_output=True, text=True, check=True).stdout.split()
+    scripts = [text for page in PAGES for language, text in blocks(page) if language == "sbatch"]
+    srun = re.search(r"torchrun (.*)-m stages", scripts[0].replace("\\\n", " "), re.DOTALL)
+    assert srun
+    number = srun[1].replace("$SLURM_NNODES", "2")
+    made["slurm"] = ["torchrun", *shlex.split(number), "-m", "stages", *dry.split()[7:]]
+    parsers = {"torchrun": get_args_parser(), "accelerate": launch_command_parser()}
+    seen = set()
+    for words in made.values():
+        if words[0] not in parsers:
+            assert words == ["pretrain", "recipe.yaml", "--steps", "3", "--learning-rate", "3e-05"]
+            continue
+        found = parsers[words[0]].parse_args(words[2 if words[0] == "accelerate" else 1 :])
+        assert found.module
+        assert found.training_script == "stages"
+        assert found.training_script_args[0] == "pretrain"
+        seen.add(words[0])
+    assert seen == set(parsers)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts.documents import read_json, read_yaml, write_json
+from stages.bottleneck.recipe import load_recipe
 from stages.surveying.pipeline import Step, context
 
 BATCH = 8  # largest batch that is tried; larger ones are that many times as long
@@ -58,7 +59,28 @@ def attempt(step: Step, home: Path, known: set[str]) -> Seen:
     if counts[0] is None:
         return Seen(second, 0.0, max(grown, more), written, told)
     each = max(second - first, 0.0) / (counts[1] - counts[0])
-    return Seen(max(first - counts[0] * each, 0.0), each, max(grown, more), written, _told(step, home))
+    start = max(first - counts[0] * each, 0.0) + _generator(step, home, known, first)
+    return Seen(start, each, max(grown, more), written, _told(step, home))
+
+
+def _generator(step: Step, home: Path, known: set[str], before: float) -> float:
+    """Seconds that a recipe's own generator will train before pre-training begins; 0 where it has none.
+
+    Args:
+        before: seconds of a trial in which it trained for one step.
+    """
+    steps = _generator_steps(step.words[1]) if step.chapter == "pretrain" else 0
+    if not steps:
+        return 0.0
+    after, _ = timed(_words(step, home, known, STEPS[0], STEPS[1]))
+    larger: float = step.options["batch"] / min(step.options["batch"], BATCH)
+    return max(after - before, 0.0) / (STEPS[1] - 1) * steps * larger
+
+
+def _generator_steps(recipe: str) -> int:
+    """Optimiser steps of a recipe's generator alone."""
+    spec = load_recipe(recipe).generator
+    return spec.steps if spec and not spec.checkpoint else 0
 
 
 ALIKE = ("evaluate", "mine", "retriever")  # stages of these chapters that differ in nothing but paths cost the same
@@ -100,14 +122,19 @@ class Trials:
         return self.done[key][1]
 
 
-def _words(step: Step, home: Path, known: set[str], count: int | None) -> list[str]:
-    """The command line on the sample."""
+def _words(step: Step, home: Path, known: set[str], count: int | None, generator: int = 1) -> list[str]:
+    """The command line on the sample.
+
+    Args:
+        count: optimiser steps, where there are any.
+        generator: steps of a recipe's own generator.
+    """
     words = [str(home / word) if _is_path(word, known) else word for word in step.words]
     if "--curves" in words:
         place = words.index("--curves")
         del words[place : place + 2]
     if step.chapter == "pretrain":
-        words[1] = str(_recipe(Path(words[1]), home))
+        words[1] = str(_recipe(Path(words[1]), home, generator))
         words += ["--probe", "0", "--new-parts", "0"]
     if count is not None:
         words += ["--steps", str(count)]
@@ -122,11 +149,11 @@ def _is_path(word: str, known: set[str]) -> bool:
     return word in known or str(Path(word).parent) in known
 
 
-def _recipe(path: Path, home: Path) -> Path:
-    """The recipe with a generator of its own that hardly trains."""
+def _recipe(path: Path, home: Path, steps: int) -> Path:
+    """The recipe, whose own generator, if it has one, trains for so many steps."""
     recipe = read_yaml(path)
     if isinstance(recipe, dict) and isinstance(recipe.get("generator"), dict):
-        recipe["generator"] |= {"steps": 1}
+        recipe["generator"] |= {"steps": steps}
     copy = home / "recipe.yaml"
     write_json(copy, recipe)  # JSON is YAML
     return copy

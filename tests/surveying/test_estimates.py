@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from stages.artifacts.documents import read_yaml
 from stages.planning import span
+from stages.surveying import trial
 from stages.surveying.estimates import Scales, estimate, optimiser_steps
 from stages.surveying.pipeline import Step, context
 from stages.surveying.sample import Sizes
@@ -99,3 +101,19 @@ def test_paths_stay_paths() -> None:
 )
 def test_spans(seconds: float, words: str) -> None:
     assert span(seconds) == words
+
+
+def test_a_recipes_own_generator_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spent = {1: 10.0, 3: 13.0}  # seconds by steps of the generator
+
+    def timed(words: list[str]) -> tuple[float, int]:
+        recipe = read_yaml(words[1])
+        steps = int(words[words.index("--steps") + 1])
+        return spent[recipe["generator"]["steps"]] + 0.5 * steps, 100
+
+    monkeypatch.setattr(trial, "timed", timed)
+    recipe = Path(__file__).parents[2] / "stages" / "recipes" / "simlm.yaml"
+    one = step(f"pretrain {recipe} passages tokens start out --metrics x --batch 16")
+    seen = trial.attempt(one, tmp_path, set())
+    assert seen.step == pytest.approx(0.5)
+    assert seen.start == pytest.approx(10 + 1_000 * 1.5 * 2)  # 1.5 s a step of the generator, with a batch of 8
