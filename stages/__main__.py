@@ -34,7 +34,8 @@ CHAPTERS = {
     "impressions": ("impressions", "Run of given candidates and qrels → MIND's measures by impression."),
     "macro": ("averaging", "Evaluations of many collections → their macro average."),
     "glue": ("glue", "Encoder and a task of GLUE → how well it classifies, fine-tuned."),
-    "compare": ("comparison", "Per-query values of every row → paired tests."),
+    "significance": ("comparison", "Per-query values of every row → paired tests."),
+    "compare": ("versus", "Two revisions or experiments, row by row and query by query."),
     "cosines": ("geometry", "Encoders → mean cosine of random texts by length."),
     "positions": ("geometry", "Encoders → similarity of every position's state to [CLS]."),
     "masks": ("masking", "What each masking strategy hides, by frequency."),
@@ -45,6 +46,8 @@ CHAPTERS = {
     "export": ("export", "Corpus, runs and training groups in other programs' forms."),
     "card": ("export", "Write a model card from what ran."),
     "push": ("export", "Upload the model and its card to a Hub."),
+    "plan": ("planning", "Estimate time, memory and disk of every stage before anything runs."),
+    "doctor": ("doctor", "Say what this machine has, and what each missing thing costs."),
 }
 
 

@@ -17,6 +17,7 @@ from stages.measuring.reports import summary, value_rows
 from stages.ranking.runs import Ranking, by_query, write_trec
 from stages.training.progress import Progress
 
+CUTOFFS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # of the recall curve
 FALLBACK = "dev"  # the split that stands in where the collection lacks the one asked for
 
 
@@ -27,6 +28,7 @@ def evaluate(
     metrics: Annotated[Path, typer.Option(help="JSON of means and intervals to write")],
     values: Annotated[Path, typer.Option(help="Values table to write: what each query is worth")],
     trec: Annotated[Path, typer.Option(help="TREC run file to write, of the queries evaluated")],
+    recall: Annotated[Path | None, typer.Option(help="JSON of the recall-by-cutoff curve to write")] = None,
     measures: Annotated[list[str], typer.Option(help="by ir-measures' names")] = list(DEFAULTS),  # noqa: B006
     split: Annotated[str, typer.Option(help="whose queries count; dev where the collection lacks it")] = "test",
     drop_identical: Annotated[
@@ -37,19 +39,24 @@ def evaluate(
 ) -> None:
     """Run and qrels → measures with intervals, and per-query values."""
     asked = parse(measures)
+    extra = [measure for measure in parse(f"R@{k}" for k in CUTOFFS) if measure not in asked] if recall else []
     split, judgements = _judged(queries, qrels, split)
     names = [str(measure) for measure in asked]
     name = metrics.stem
     with Progress(f"evaluate {name}", Run.count(run), "rows") as bar:
         found: dict[str, int] = {}
-        worth = per_query(_counted(_rankings(run, drop_identical), judgements, found, bar), judgements, asked)
+        rankings = _counted(_rankings(run, drop_identical), judgements, found, bar)
+        everything = per_query(rankings, judgements, [*asked, *extra])
     if not found:
         raise Refusal(f"{run}: no query of split {split}")
-    ids = pa.array(judgements, pa.string())
+    worth, ids = everything[:, : len(asked)], pa.array(judgements, pa.string())
     Values.write(values, value_rows(ids, names, worth))
     write_trec((ranking for ranking in _rankings(run, drop_identical) if ranking[0] in judgements), trec, name)
     report: dict[str, Any] = {"queries": len(judgements), "split": split, "depth": max(found.values())}
     write_json(metrics, report | summary(names, worth, draws, seed))
+    if recall:
+        means = dict(zip(map(str, [*asked, *extra]), everything.mean(0).tolist(), strict=True))
+        write_json(recall, [{"cutoff": k, "recall": means[f"R@{k}"]} for k in CUTOFFS])
 
 
 def _rankings(run: Path, drop_identical: bool) -> Iterator[Ranking]:

@@ -26,7 +26,7 @@ ModelPath = Annotated[Path, typer.Option(help="Model folder of the retriever.")]
 ParamsPath = Annotated[Path, typer.Option(help="Parameters of the run.")]
 RecipePath = Annotated[Path | None, typer.Option(help="Recipe; by default the one that the parameters name.")]
 Evaluations = Annotated[Path, typer.Option(help="Folder of one collection's evaluations.")]
-Significance = Annotated[Path, typer.Option(help="JSON that compare wrote.")]
+Significance = Annotated[Path, typer.Option(help="JSON that significance wrote.")]
 CorpusPath = Annotated[Path, typer.Option(help="Metrics of the corpus.")]
 Licence = Annotated[str | None, typer.Option(help="Licence of the model, as the Hub names it.")]
 

@@ -25,7 +25,7 @@ def report(
     recipe: Annotated[Path, typer.Argument(help="Recipe of its pre-training, a YAML file.")],
     out: Annotated[Path, typer.Argument(help="HTML page to write.")],
     evaluations: Annotated[Path, typer.Option(help="Folder of one collection's evaluations, a JSON a row.")],
-    significance: Annotated[Path, typer.Option(help="JSON that compare wrote.")],
+    significance: Annotated[Path, typer.Option(help="JSON that significance wrote.")],
     runs: Annotated[Path, typer.Option(help="Folder of the chain's runs, named as the rows are.")],
     passages: Annotated[Path, typer.Option(help="Passages table.")],
     tokens: Annotated[Path, typer.Option(help="Tokens table of the corpus.")],

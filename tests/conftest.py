@@ -10,6 +10,7 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: models of 32 dimensions only wait for more threads
 
 from stages.artifacts.tables import Passages, Qrels, Queries
+from tests.clones import clone, run  # noqa: F401
 
 SYLLABLES = ["ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu"]
 

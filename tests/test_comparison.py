@@ -1,9 +1,6 @@
-"""The chapters compare and table: paired tests between rows, and the table that people read."""
+"""The chapters significance and table: paired tests between rows, and the table that people read."""
 
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +9,8 @@ import pytest
 
 from stages.artifacts.documents import write_json
 from stages.artifacts.refusal import Refusal
-from stages.artifacts.tables import Queries, Values
-from stages.comparison import compare, table
+from stages.artifacts.tables import Values
+from stages.comparison import significance, table
 from stages.measuring.significance import holm, paired_p
 from stages.measuring.standing import CHAIN
 
@@ -38,7 +35,7 @@ def rows(tmp_path: Path) -> dict[str, np.ndarray]:
 
 def test_every_row_against_bm25_and_the_row_before(tmp_path: Path, rows: dict[str, np.ndarray]) -> None:
     paths = [write(tmp_path / f"{name}.parquet", worth) for name, worth in rows.items()]
-    compare([str(path) for path in paths], tmp_path / "significance.json", draws=2_000, seed=3)
+    significance(paths, tmp_path / "significance.json", draws=2_000, seed=3)
     report = json.loads((tmp_path / "significance.json").read_text())
     assert {name: list(found["RR@10"]) for name, found in report.items()} == {
         "backbone": ["bm25"],
@@ -56,7 +53,7 @@ def test_every_row_against_bm25_and_the_row_before(tmp_path: Path, rows: dict[st
             assert (found["p"], found["holm"]) == (p[place], holm(p)[place])
     assert report["retriever"]["RR@10"]["retriever1"] == {"difference": 0, "p": 1, "holm": 1}
     first = (tmp_path / "significance.json").read_bytes()
-    compare([str(path) for path in paths], tmp_path / "significance.json", draws=2_000, seed=3)
+    significance(paths, tmp_path / "significance.json", draws=2_000, seed=3)
     assert (tmp_path / "significance.json").read_bytes() == first
 
 
@@ -74,7 +71,7 @@ def test_refusals(tmp_path: Path, rows: dict[str, np.ndarray]) -> None:
         ([bm25], "values: a row bm25 and another to hold against it are needed"),
     ):
         with pytest.raises(Refusal, match=line):
-            compare([str(path) for path in paths], tmp_path / "out.json", draws=10)
+            significance(paths, tmp_path / "out.json", draws=10)
     assert not (tmp_path / "out.json").exists()
 
 
@@ -117,58 +114,12 @@ def test_table_refusals(tmp_path: Path) -> None:
         table(tmp_path / "corpus", tmp_path / "significance.json")
 
 
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: dict[str, np.ndarray]) -> Path:
-    """Two commits of tables that DVC tracks; the queries are in other orders."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    run("git", "init", "-q"), run(sys.executable, "-m", "dvc", "init", "-q")
-    names = {"query_id": [f"q{i}" for i in range(120)], "text": [f"what {i}" for i in range(120)]}
-    for tag, found in (("first", rows), ("second", {**rows, "retriever": rows["bm25"], "new": rows["bm25"]})):
-        for name, worth in found.items():
-            write(tmp_path / "data" / "values" / "corpus" / f"{name}.parquet", worth)
-        Queries.write(tmp_path / "data" / "queries.parquet", {**names, "split": ["test"] * 120})
-        run(sys.executable, "-m", "dvc", "add", "-q", "data")
-        run("git", "add", "-A"), run("git", "-c", "user.name=a", "-c", "user.email=b@c", "commit", "-qm", tag)
-        run("git", "tag", tag)
-    return tmp_path
-
-
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
-
-
-def test_two_revisions(repository: Path, rows: dict[str, np.ndarray]) -> None:
-    compare(["first", "second"], repository / "c.json", draws=1_000, markdown=repository / "c.md")
-    report = json.loads((repository / "c.json").read_text())
-    found = report["measures"]["RR@10"]
-    assert set(found) == {f"corpus/{name}" for name in rows}
-    changed = found["corpus/retriever"]
-    change = rows["bm25"][:, 0] - rows["retriever"][:, 0]
-    assert changed["difference"] == pytest.approx(change.mean())
-    assert changed["low"] < changed["difference"] < changed["high"] < 0
-    assert (changed["p"], changed["holm"]) == (pytest.approx(1 / 1001), pytest.approx(4 / 1001))
-    assert (found["corpus/bm25"]["difference"], found["corpus/bm25"]["p"]) == (0, 1)
-    won = report["extremes"]["corpus/retriever"]["won"]
-    assert [row["query"] for row in won] == [f"q{i}" for i in np.argsort(-change)[:5]]
-    assert won[0]["text"] == f"what {np.argmax(change)}"
-    assert report["extremes"]["corpus/bm25"] == {"won": [], "lost": []}
-    text = (repository / "c.md").read_text()
-    assert text.startswith(
-        "# second against first\n\n## RR@10\n\n| | first | second | difference [95 %] | p | Holm |\n"
-    )
-    assert f"`q{np.argmin(change)}` what {np.argmin(change)}" in text
-    shutil.rmtree(repository / "data")  # what is compared is what was tracked, not what lies about
-    compare(["second", "first"], repository / "d.json", draws=1_000)
-    reverse = json.loads((repository / "d.json").read_text())["measures"]["RR@10"]["corpus/retriever"]
-    assert reverse["difference"] == pytest.approx(-change.mean())
-    for names, line in (
-        (["first", "third"], r"^third: "),
-        (["first", "workspace"], r"^workspace: no per-query values in data/values$"),
-    ):
-        with pytest.raises(Refusal, match=line):
-            compare(names, repository / "e.json")
-    shutil.rmtree(repository / ".dvc" / "cache")
-    with pytest.raises(Refusal, match=r"^first: "):
-        compare(["first", "second"], repository / "e.json")
-    assert not (repository / "e.json").exists()
+def test_the_summary_has_one_measure_of_every_row_and_the_others_of_the_last(
+    tmp_path: Path, rows: dict[str, np.ndarray]
+) -> None:
+    paths = [write(tmp_path / f"{name}.parquet", worth) for name, worth in rows.items()]
+    significance(paths, tmp_path / "significance.json", tmp_path / "summary.json", draws=10)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["RR@10"] == {name: pytest.approx(worth[:, 0].mean()) for name, worth in rows.items()}
+    assert summary["nDCG@10"] == {"retriever": pytest.approx(rows["retriever"][:, 1].mean())}
+    assert set(summary) == {"RR@10", "nDCG@10"}

@@ -69,6 +69,15 @@ def test_a_query_that_is_a_passage_does_not_find_itself(files: Files) -> None:
     assert files.outputs[2].read_text() == "a Q0 b 1 2 mine\na Q0 c 2 1 mine\n"
 
 
+def test_recall_by_cutoff(files: Files, tmp_path: Path) -> None:
+    report = files.evaluate(measures=["RR@10", "R@50"], recall=tmp_path / "recall.json")
+    curve = json.loads((tmp_path / "recall.json").read_text())
+    assert [point["cutoff"] for point in curve] == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    assert [point["recall"] for point in curve] == pytest.approx([1 / 3] + [2 / 3] * 9)  # t1's answer is second
+    assert set(report) == {"queries", "split", "depth", "RR@10", "R@50"}
+    assert {row["measure"] for row in Values.read(files.outputs[1]).to_pylist()} == {"RR@10", "R@50"}
+
+
 def test_same_input_same_bytes(files: Files) -> None:
     files.evaluate(draws=500)
     first = [path.read_bytes() for path in files.outputs]

@@ -11,6 +11,7 @@ import numpy as np
 
 SIZE_BITS, INDEX_BITS = 12, 19  # of a word's size and column in a key: as many as there is room for
 SIZE, INDEX, SHIFT = (1 << SIZE_BITS) - 1, (1 << INDEX_BITS) - 1, SIZE_BITS + INDEX_BITS
+SPAN_START, SPAN_LONGEST = 0.2, 10  # of a stretch of words: SpanBERT's numbers, 3.8 words on average
 
 COLUMN_BITS = 8
 SHORT = 1 << COLUMN_BITS  # words of a text whose rows `hide_rows` can mask: 24 bits are left, as many as a float32 has
@@ -167,7 +168,21 @@ def superset(mask: Mask, words: Words) -> np.ndarray:
     return np.where(words.hidden, np.inf, words.noise("uniform"))
 
 
-SCORES = {"random": random, "weighted": weighted, "salient": salient, "superset": superset}
+def spans(mask: Mask, words: Words) -> np.ndarray:
+    """Stretches of neighbouring words, of geometric length (SpanBERT, Joshi et al. 2020, section 3.1).
+
+    A stretch begins at any word with probability `SPAN_START` and after `SPAN_LONGEST` words anyway; the words of
+    one share a score, so that they are hidden together.
+    """
+    columns = np.arange(words.sizes.shape[1])
+    begins = (words.noise("uniform") < SPAN_START) | (columns == 0)
+    begun = np.maximum.accumulate(np.where(begins, columns, 0), axis=1)
+    begun += (columns - begun) // SPAN_LONGEST * SPAN_LONGEST
+    scores: np.ndarray = np.take_along_axis(words.noise("normal"), begun, 1)
+    return scores
+
+
+SCORES = {"random": random, "weighted": weighted, "salient": salient, "superset": superset, "spans": spans}
 
 
 def draw(mask: Mask, words: Words) -> np.ndarray:

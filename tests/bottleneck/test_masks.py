@@ -54,7 +54,10 @@ def test_rows_of_one_text_follow_the_same_rule(words: list[int], rows: int, rati
 
 @settings(max_examples=80, deadline=None)
 @given(
-    SIZES, st.floats(0.05, 0.95), st.integers(0, 10**6), st.sampled_from(["random", "weighted", "salient", "superset"])
+    SIZES,
+    st.floats(0.05, 0.95),
+    st.integers(0, 10**6),
+    st.sampled_from(["random", "weighted", "salient", "superset", "spans"]),
 )
 def test_no_strategy_exceeds_its_budget_or_hides_padding(
     rows: list[list[int]], ratio: float, seed: int, strategy: str
@@ -124,6 +127,18 @@ def test_salient_masks_are_noisy_top_k() -> None:
 def test_without_noise_salience_takes_the_largest() -> None:
     mask = Mask("salient", 0.4, by="w", noise=0.0)
     assert frequencies(mask, np.array([0.0, 3.0, 1.0, 2.0, -1.0])).tolist() == [0, 1, 0, 1, 0]
+
+
+def test_spans_are_stretches_of_the_length_that_the_paper_gives() -> None:
+    sizes = np.ones((2_000, 200), dtype=int)
+    hidden = draw(Mask("spans", 0.15), Words(sizes, noise(5, sizes.shape)))
+    assert (hidden.sum(1) == 30).all()
+    edges = np.diff(np.pad(hidden, ((0, 0), (1, 1))).astype(int), axis=1)
+    lengths = (np.argwhere(edges == -1) - np.argwhere(edges == 1))[:, 1]
+    alone = draw(Mask("random", 0.15), Words(sizes, noise(5, sizes.shape)))
+    assert 3.5 < lengths.mean() < 5.0  # 3.8 words; neighbouring stretches run together, the last one is cut
+    assert (np.diff(np.pad(alone, ((0, 0), (1, 1))).astype(int), axis=1) == 1).sum() > 3 * len(lengths)
+    assert abs(hidden.mean(0) - 0.15).max() < 0.04  # no place is favoured
 
 
 def test_salience_rounds_its_budget_down_as_algorithm_1_says() -> None:
