@@ -12,8 +12,9 @@ from stages.artifacts.documents import write_json
 from stages.artifacts.ragged import Ragged, read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Tokens
-from stages.ranking.encoding import BUDGET, encode_rows, for_inference
-from stages.ranking.pieces import chunks, lengths_of, single
+from stages.embedding.pieces import chunks, lengths_of, single
+from stages.embedding.vectors import BUDGET, encode_rows
+from stages.ranking.encoding import for_inference
 from stages.training.processes import join
 
 

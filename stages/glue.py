@@ -11,7 +11,7 @@ from stages.artifacts.documents import write_json
 from stages.artifacts.files import remove
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
-from stages.ranking.pieces import tokenised
+from stages.embedding.pieces import tokenised
 from stages.training.loop import Plan, train
 from stages.training.processes import join
 from stages.understanding.classifier import Batches, Classifier, Texts, predict

@@ -10,14 +10,16 @@ import typer
 
 from stages.artifacts.checkpoints import load_tokenizer
 from stages.artifacts.documents import write_json
+from stages.artifacts.judgements import Asked, asked, passage_ids, rows_in
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash
 from stages.artifacts.tables import Run, Tokens
+from stages.embedding.pieces import tokenised
+from stages.ranking.bags import has_bag
 from stages.ranking.encoding import Vectors, encode
-from stages.ranking.judgements import Asked, asked, passage_ids, rows_in
-from stages.ranking.pieces import tokenised
 from stages.ranking.runs import by_query, ordered
+from stages.ranking.towers import query_folder
 from stages.training.processes import join
 from stages.training.progress import Progress
 
@@ -36,15 +38,17 @@ def match(
     metrics: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
 ) -> None:
     """Score the candidates of a run by the product of vectors; only what the run holds is encoded."""
-    processes = join()
+    if has_bag(model):
+        raise Refusal(f"{model}: vectors with a bag of words are searched (mine), not matched")
+    processes, asks = join(), query_folder(model)
     asking, ids = asked(queries, splits or ["train", "dev", "test"]), passage_ids(tokens)
     wanted = _wanted(run, asking, ids, depth)
     pieces = read_ragged(Tokens, tokens, "pieces").take(wanted)
     texts = f"{content_hash(tokens)} {content_hash(run)} {content_hash(queries)} {splits} {depth}"
     passages = encode(model, pieces, texts, longest, precision, processes, "encode passages")
-    asked_pieces = tokenised(asking.texts, load_tokenizer(model))
+    asked_pieces = tokenised(asking.texts, load_tokenizer(asks))
     query_hash = f"{content_hash(queries)} {splits}"
-    questions = encode(model, asked_pieces, query_hash, longest_query, precision, processes, "encode queries")
+    questions = encode(asks, asked_pieces, query_hash, longest_query, precision, processes, "encode queries")
     if processes.first:
         _write(out, run, asking, ids.take(pa.array(wanted)), questions, passages, depth)
         if metrics:

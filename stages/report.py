@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from stages.artifacts.documents import read_json, read_yaml
+from stages.artifacts.judgements import asked, judged, passage_ids
 from stages.measuring.standing import BASELINE, read_rows
 from stages.ranking.groups import Inputs
-from stages.ranking.judgements import asked, judged, passage_ids
 from stages.reporting.audit import audited
 from stages.reporting.cases import Match, matched
 from stages.reporting.curves import read_curves

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from stages.answering import hits
+from stages.artifacts.answers import holds
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Answers, Qrels, Queries, Run, Values
 from stages.corpus import corpus
-from stages.measuring.answers import holds
 from stages.ranking.runs import ordered
 from stages.topics import topics
 

@@ -20,11 +20,12 @@ def holds(text: str, answers: Sequence[str]) -> bool:
         text: the body of a passage; DPR leaves the title out.
         answers: in any of their spellings. One without a visible character is never held.
     """
-    wanted = [framed for framed in map(_framed_answer, answers) if framed.strip()]
-    if not wanted:
-        return False
-    found = framed(text)
-    return any(answer in found for answer in wanted)
+    return among(framed(text), answers)
+
+
+def among(found: str, answers: Sequence[str]) -> bool:
+    """`holds` of a text that is `framed` already."""
+    return any(answer in found for answer in map(_framed_answer, answers) if answer.strip())
 
 
 def framed(text: str) -> str:

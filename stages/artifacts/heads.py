@@ -72,12 +72,12 @@ class Head(nn.Sequential):
     @property
     def width(self) -> int:
         """Dimensions of the vector."""
-        return int(self[-1].width)  # type: ignore[arg-type]
+        return int(self[-1].width)
 
     def forward(self, vectors: Tensor) -> Tensor:  # type: ignore[override]
         """[B, d] → [B, width] float32."""
         with torch.autocast(vectors.device.type, enabled=False):
-            out: Tensor = super().forward(vectors.float())
+            out: Tensor = super().forward(vectors.float())  # type: ignore[no-untyped-call]
         return out
 
     def parts(self) -> Iterator[tuple[str, Dense | LayerNorm]]:

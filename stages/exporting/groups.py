@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from stages.artifacts.files import whole
+from stages.artifacts.judgements import Asked
 from stages.exporting.shelf import Shelf, shelf
 from stages.ranking.groups import Groups, Inputs, Rules, read_groups
-from stages.ranking.judgements import Asked
 from stages.training.progress import Progress
 
 

@@ -1,41 +1,15 @@
-"""Whether a passage holds an answer, as DPR's evaluation decides it (Karpukhin et al. 2020, section 5).
+"""Which passages of a run hold an answer, as DPR's evaluation decides it (Karpukhin et al. 2020, section 5)."""
 
-Text and answer are decomposed (Unicode NFD), cut into runs of letters, digits and marks and into single other visible
-characters, and put into lower case; an answer is held where its tokens follow one another in the text.
-"""
-
-import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import regex
 
+from stages.artifacts.answers import among, framed
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Answers, Passages, rows_of
-
-TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
-
-
-def holds(text: str, answers: Sequence[str]) -> bool:
-    """Whether the tokens of one of the answers stand in ``text`` one behind the other.
-
-    Args:
-        text: the body of a passage; DPR leaves the title out.
-        answers: in any of their spellings. One without a visible character is never held.
-    """
-    return _among(framed(text), answers)
-
-
-def framed(text: str) -> str:
-    """The tokens of ``text``, each between blanks, so that containment of strings is containment of tokens."""
-    return f" {' '.join(TOKEN.findall(unicodedata.normalize('NFD', text)))} ".lower()
-
-
-_framed_answer = lru_cache(1 << 16)(framed)  # every passage of a query is asked for the same answers
 
 
 @dataclass(frozen=True)
@@ -76,13 +50,8 @@ def answered(passages: Path | str, wanted: Wanted) -> dict[str, dict[str, int]]:
             left.discard(row["passage_id"])
             found = framed(row["text"])
             for query_id in wanted.pairs[row["passage_id"]]:
-                if _among(found, wanted.answers[query_id]):
+                if among(found, wanted.answers[query_id]):
                     held[query_id][row["passage_id"]] = 1
     if left:
         raise Refusal(f"{passages}: passage {min(left)} of the run is not there")
     return held
-
-
-def _among(found: str, answers: Sequence[str]) -> bool:
-    """Whether a framed text holds one of the answers."""
-    return any(answer in found for answer in map(_framed_answer, answers) if answer.strip())

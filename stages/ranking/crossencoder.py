@@ -246,6 +246,6 @@ class Reranker(nn.Module):
         places = batch.places.gather(1, best)
         kept = torch.zeros(batch.places.numel(), dtype=torch.bool, device=places.device)
         kept[places.flatten()] = True
-        masks = kept.split([len(pairs.ids) for pairs in batch.pairs])
+        masks = torch.split(kept, [len(pairs.ids) for pairs in batch.pairs])
         pairs = [_rows(some, mask) for some, mask in zip(batch.pairs, masks, strict=True) if mask.any()]
         return Batch(pairs, (kept.cumsum(0) - 1)[places], batch.prior.gather(1, best), batch.counts)

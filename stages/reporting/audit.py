@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.judgements import Asked
 from stages.ranking.groups import Groups, Inputs, Rules, read_groups
-from stages.ranking.judgements import Asked
 from stages.reporting.places import Places, best_per_row, pairs_of, placed
 
 # what is trained ← the run that proposes its negatives (dvc.yaml)

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.artifacts.judgements import Asked
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.tables import Run
-from stages.ranking.judgements import Asked
 from stages.reporting.places import best_per_row, pairs_of, placed
 
 TOP = 3  # passages shown of each ranking

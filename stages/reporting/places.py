@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.judgements import Asked, rows_in
 from stages.artifacts.ragged import Ragged
 from stages.artifacts.tables import Run
-from stages.ranking.judgements import Asked, rows_in
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.files import whole
+from stages.artifacts.judgements import passage_ids
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash, fingerprint
 from stages.artifacts.tables import Passages, Tokens
 from stages.ranking import lexical
 from stages.ranking.encoding import Vectors, encode
-from stages.ranking.judgements import passage_ids
 from stages.searching.texts import COLUMNS, mapped, write_texts
 from stages.training.processes import join
 from stages.training.progress import Progress

@@ -13,9 +13,11 @@ import numpy as np
 
 from stages.artifacts.checkpoints import load_tokenizer, load_vocabulary
 from stages.artifacts.refusal import Refusal
+from stages.embedding.pieces import tokenised
+from stages.embedding.vectors import encode_rows
 from stages.ranking import crossencoder, encoding
 from stages.ranking.lexical import Searcher
-from stages.ranking.pieces import tokenised
+from stages.ranking.towers import query_folder
 from stages.searching.index import LUCENE, Library
 from stages.training.processes import join
 
@@ -112,7 +114,7 @@ class Systems:
         with self.computing:
             pieces = tokenised([query], tokenizer)
             longest = self.settings.longest_query
-            vector = encoding.encode_rows(encoder, pieces, np.zeros(1, dtype=np.int64), vocabulary, longest)
+            vector = encode_rows(encoder, pieces, np.zeros(1, dtype=np.int64), vocabulary, longest)
             kept = np.float16 if self.settings.precision == "bf16" else np.float32  # as a run's queries are kept
             scores, rows = self.library.vectors.search(vector.astype(kept).astype(np.float32), depth)
         order = np.lexsort((rows[0], -scores[0]))
@@ -161,7 +163,7 @@ class Systems:
 
     @cached_property
     def _open_encoder(self) -> tuple[Any, ...]:
-        model = self.settings.model
+        model = query_folder(self.settings.model)
         encoder = encoding.for_inference(model, self.settings.precision, self.device)
         return load_tokenizer(model), load_vocabulary(model), encoder
 

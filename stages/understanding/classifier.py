@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from stages.artifacts.checkpoints import TextEncoder, Vocabulary
 from stages.artifacts.ragged import Ragged
-from stages.ranking.pieces import Padded, chunks, paired, single
+from stages.embedding.pieces import Padded, chunks, single
+from stages.ranking.pieces import paired
 from stages.training.buckets import Buckets
 from stages.training.loop import Observed
 from stages.training.processes import Processes

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.artifacts.answers import holds
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Answers, Passages
-from stages.measuring.answers import Wanted, answered, holds, read_answers
+from stages.measuring.answers import Wanted, answered, read_answers
 
 TEXT = st.text(alphabet=st.sampled_from("aAbB é\u0301ß1.,'- \u00a0\u200b\n中"), max_size=14)
 
