@@ -72,9 +72,9 @@ class Head(nn.Sequential):
     @property
     def width(self) -> int:
         """Dimensions of the vector."""
-        return int(self[-1].width)
+        return int(self[-1].width)  # type: ignore[arg-type]
 
-    def forward(self, vectors: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, vectors: Tensor) -> Tensor:
         """[B, d] → [B, width] float32."""
         with torch.autocast(vectors.device.type, enabled=False):
             out: Tensor = super().forward(vectors.float())  # type: ignore[no-untyped-call]

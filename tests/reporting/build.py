@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from stages.artifacts.documents import write_json
 from stages.artifacts.tables import Passages, Qrels, Queries, Run, Tokens
-from stages.comparison import compare
+from stages.comparison import significance
 from stages.evaluation import evaluate
 from stages.ranking.runs import ordered
 from tests.conftest import write_collection
@@ -42,7 +42,7 @@ def build(folder: Path, hostile: bool = False) -> None:
     for name in ROWS:
         paths = [data / "runs" / f"{name}.parquet", data / "queries.parquet", data / "qrels.parquet"]
         evaluate(*paths, metrics / "evaluation" / f"{name}.json", data / f"{name}.parquet", data / f"{name}.trec")
-    compare([data / f"{name}.parquet" for name in ROWS], metrics / "significance.json", draws=200)
+    significance([data / f"{name}.parquet" for name in ROWS], metrics / "significance.json", draws=200)
     _told(metrics)
     (folder / "params.yaml").write_text(PARAMS)
     (folder / "tiny.yaml").write_text("# a recipe\nencoder:\n  passage: {mask: {random: 0.3}}\n")
