@@ -38,16 +38,8 @@ def hits(
         raise Refusal(f"cutoffs: {', '.join(map(str, cutoffs))}: one is given twice")
     known = _known(answers, queries, split)
     rankings = _rankings(run, known, max(cutoffs))
-    pairs: dict[str, list[str]] = {}
-    for query_id, ranking in rankings.items():
-        for passage_id in ranking:
-            pairs.setdefault(passage_id, []).append(query_id)
-    held = answered(passages, Wanted(known, pairs))
-    worth = np.zeros((len(known), len(cutoffs)))
-    for row, query_id in enumerate(known):
-        rank = next((place for place, name in enumerate(rankings.get(query_id, ())) if name in held[query_id]), None)
-        if rank is not None:
-            worth[row] = rank < np.array(cutoffs)
+    first = _first(rankings, answered(passages, Wanted(known, _asking(rankings))))
+    worth = np.array([[first.get(query_id, np.inf) <= cutoff for cutoff in cutoffs] for query_id in known], dtype=float)
     names = [f"R@{cutoff}" for cutoff in cutoffs]
     Values.write(values, value_rows(pa.array(known, pa.string()), names, worth))
     report = {"queries": len(known), "split": split, "depth": max(map(len, rankings.values())), "relevant": "answers"}
@@ -74,3 +66,21 @@ def _rankings(run: Path, known: Container[str], depth: int) -> dict[str, list[st
     if not found:
         raise Refusal(f"{run}: no question of it has answers")
     return found
+
+
+def _asking(rankings: dict[str, list[str]]) -> dict[str, list[str]]:
+    """passage_id → the questions whose ranking has it."""
+    found: dict[str, list[str]] = {}
+    for query_id, ranking in rankings.items():
+        for passage_id in ranking:
+            found.setdefault(passage_id, []).append(query_id)
+    return found
+
+
+def _first(rankings: dict[str, list[str]], held: dict[str, dict[str, int]]) -> dict[str, int]:
+    """query_id → rank of its first passage with an answer, where there is one."""
+    ranks = {
+        query_id: next((rank for rank, name in enumerate(ranking, 1) if name in held[query_id]), 0)
+        for query_id, ranking in rankings.items()
+    }
+    return {query_id: rank for query_id, rank in ranks.items() if rank}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from tokenizers import Encoding
+from tokenizers import Encoding, Tokenizer
 
 from stages.artifacts.checkpoints import load_tokenizer
 from stages.artifacts.refusal import Refusal
@@ -34,14 +34,23 @@ def chunks(
         for batch in Passages.stream(passages):
             for start in range(0, batch.num_rows, ROWS):
                 part = batch.slice(start, ROWS).to_pylist()
-                titles = tokenizer.encode_batch([row["title"] for row in part], add_special_tokens=False)
-                texts = tokenizer.encode_batch([row["text"] for row in part], add_special_tokens=False)
-                rows: dict[str, list[Any]] = {name: [] for name in Passages.schema.names}
-                for row, title, text in zip(part, titles, texts, strict=True):
-                    for position, (begin, end) in enumerate(spans(text, pieces - 2 - len(title), pieces - 2, most)):
-                        _add(rows, row, position, row["text"][begin:end])
-                writer.write(rows)
+                writer.write(_cut(part, tokenizer, pieces - 2, most))
                 bar.advance(len(part))
+
+
+def _cut(part: list[dict[str, Any]], tokenizer: Tokenizer, room: int, most: int) -> dict[str, list[Any]]:
+    """The columns of the chunks of some rows; ``room`` is for ordinary pieces."""
+    titles, texts = (
+        tokenizer.encode_batch([row[column] for row in part], add_special_tokens=False) for column in ("title", "text")
+    )
+    rows: dict[str, list[Any]] = {name: [] for name in Passages.schema.names}
+    for row, title, text in zip(part, titles, texts, strict=True):
+        for position, (begin, end) in enumerate(spans(text, room - len(title), room, most)):
+            name = row["passage_id"]
+            values = (f"{name}#{position}", name, position, "" if position else row["title"], row["text"][begin:end])
+            for column, value in zip(rows, values, strict=True):
+                rows[column].append(value)
+    return rows
 
 
 def spans(text: Encoding, first: int, others: int, most: int) -> Iterator[tuple[int, int]]:
@@ -60,10 +69,3 @@ def spans(text: Encoding, first: int, others: int, most: int) -> Iterator[tuple[
         done = stop
         if done == len(words):
             return
-
-
-def _add(rows: dict[str, list[Any]], row: dict[str, Any], position: int, text: str) -> None:
-    name = row["passage_id"]
-    values = (f"{name}#{position}", name, position, row["title"] if position == 0 else "", text)
-    for column, value in zip(rows, values, strict=True):
-        rows[column].append(value)

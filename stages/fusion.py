@@ -42,9 +42,9 @@ def fuse(
     if len(runs) < 2 or len(shares) != len(runs):
         raise Refusal(f"fuse: {len(runs)} runs and {len(shares)} weights; two runs at least, and a weight for each")
     worth = _reciprocal(constant) if by == "reciprocal" else (_min_max if scale == "min-max" else _raw)
-    together = _joined([by_query(run) for run in runs])
-    fused = ((name, *_fused(parts, shares, worth)) for name, parts in together)
-    _write(out, fused, depth, "fuse", max(Run.count(run) for run in runs))
+    with Progress("fuse", sum(Run.count(run) for run in runs), "rows") as bar:
+        together = _joined([_counted(run, bar) for run in runs])
+        _write(out, ((name, *_fused(parts, shares, worth)) for name, parts in together), depth)
 
 
 def maxp(
@@ -60,19 +60,25 @@ def maxp(
     """
     names = _distinct(run)
     documents, positions = _places(passages, names)
-    ranked = (_document(ranking, names, documents, positions, by) for ranking in by_query(run))
-    _write(out, (one for one in ranked if len(one[2])), depth, "maxp", Run.count(run))
+    with Progress("maxp", Run.count(run), "rows") as bar:
+        ranked = (_document(ranking, names, documents, positions, by) for ranking in _counted(run, bar))
+        _write(out, (one for one in ranked if len(one[2])), depth)
 
 
-def _write(out: Path, rankings: Iterator[Scored], depth: int, what: str, rows: int) -> None:
+def _counted(run: Path, bar: Progress) -> Iterator[Ranking]:
+    for ranking in by_query(run):
+        bar.advance(len(ranking[1]))
+        yield ranking
+
+
+def _write(out: Path, rankings: Iterator[Scored], depth: int) -> None:
     """Write rankings in the total order, some queries at once."""
-    with Run.writer(out) as writer, Progress(what, rows, "rows") as bar:
+    with Run.writer(out) as writer:
         while some := list(islice(rankings, QUERIES)):
             ids = np.repeat([name for name, _, _ in some], [len(scores) for _, _, scores in some])
             found = pa.concat_arrays([pa.array(passages, pa.string()) for _, passages, _ in some])
             scores = np.concatenate([scores for _, _, scores in some])
             writer.write(ordered(pa.array(ids, pa.string()), found, scores, depth))
-            bar.advance(len(scores))
 
 
 def _joined(runs: Sequence[Iterator[Ranking]]) -> Iterator[tuple[str, list[Ranking | None]]]:

@@ -70,9 +70,8 @@ class Part:
 
 def parts(rankings: Rankings, choice: Choice) -> Iterator[Part]:
     """The asked queries of a run in parts of `QUERIES`, in the run's order, then those whose positives it lacks."""
-    absent: np.ndarray | list[int] = (
-        np.setdiff1d(np.flatnonzero(choice.positives.lengths > 0), rankings.queries) if choice.add else []
-    )
+    judged = np.flatnonzero(choice.positives.lengths > 0)
+    absent = np.setdiff1d(judged, rankings.queries) if choice.add else judged[:0]
     places = np.concatenate([np.arange(len(rankings.queries)), np.full(len(absent), NOWHERE)])
     queries = np.concatenate([rankings.queries, absent]).astype(np.int64)
     for start in range(0, len(queries), QUERIES):
