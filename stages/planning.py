@@ -144,9 +144,7 @@ def _table(estimates: dict[str, Estimate], machine: Machine, copied: int) -> lis
     lines.append(f"This machine: {where}; memory is the largest stage's, disk the sum{double}.")
     load = os.getloadavg()[1]
     if load > machine.cores + 1:
-        lines.append(
-            f"It is busy (load {load:.0f}): times are those of an idle one, guessed too long rather than too short."
-        )
+        lines.append(f"It is busy (load {load:.0f}): the times are those of a machine as busy as now.")
     return lines
 
 
