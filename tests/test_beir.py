@@ -24,7 +24,16 @@ def test_bm25_gives_what_others_measured(tmp_path: Path) -> None:
         bm25(tables[0], tables[1], folder / "run", depth=100, splits=["test"])
         out = tmp_path / "bm25" / f"{name}.json"
         measures = ["nDCG@10", "R@100"]
-        evaluate(folder / "run", *tables[1:], out, folder / "v", folder / "t", measures, drop_identical=True, draws=100)
+        evaluate(
+            folder / "run",
+            *tables[1:],
+            out,
+            folder / "v",
+            folder / "t",
+            measures=measures,
+            drop_identical=True,
+            draws=100,
+        )
         report = json.loads(out.read_text())
         assert report["nDCG@10"]["mean"] == pytest.approx(ndcg, abs=0.003)
         assert report["R@100"]["mean"] == pytest.approx(recall, abs=0.003)

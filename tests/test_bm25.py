@@ -53,7 +53,9 @@ def test_the_literatures_numbers(name: str, ndcg: float, tmp_path: Path) -> None
     passages, queries, qrels = collection(name, tmp_path)
     run, metrics = tmp_path / "bm25.parquet", tmp_path / "metrics" / "bm25.json"
     bm25(passages, queries, run, depth=100)
-    evaluate(run, queries, qrels, metrics, tmp_path / "v.parquet", tmp_path / "bm25.trec", ["nDCG@10"], draws=100)
+    evaluate(
+        run, queries, qrels, metrics, tmp_path / "v.parquet", tmp_path / "bm25.trec", measures=["nDCG@10"], draws=100
+    )
     assert json.loads(metrics.read_text())["nDCG@10"]["mean"] == pytest.approx(ndcg, abs=0.003)
 
 

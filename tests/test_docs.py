@@ -21,12 +21,26 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PROGRAMS = ("dvc", "make", "python", ".venv/bin/", "torchrun", "accelerate", "pip", "cp", "git", "sh", "srun", "sbatch")
+PROGRAMS = (
+    "dvc",
+    "make",
+    "python",
+    ".venv/bin/",
+    "torchrun",
+    "accelerate",
+    "pip",
+    "cp",
+    "git",
+    "sh",
+    "srun",
+    "sbatch",
+    "isthmus",
+)
 
 # what is run for real in the clone, after its `dvc repro`
 RUN = [
-    r"(\.venv/bin/)?python -m stages (doctor|plan|table|significance|compare)\b.*",
-    r"(\.venv/bin/)?dvc (plots show|queue status|exp list|dag|metrics diff|params diff|plots diff)\b.*",
+    r"(\.venv/bin/)?python -m stages (doctor|plan|table|significance)\b.*",
+    r"(\.venv/bin/)?dvc (plots show$|queue status|exp list|dag|metrics diff|params diff|plots diff)\b.*",
     r"dvc exp run --queue -S retriever\.alpha=1\.0",
     r"dvc repro --single-item --force --dry pretrain \| sed .*",
 ]
@@ -34,6 +48,10 @@ RUN = [
 PARSED = {
     r"make( install| install FAISS=cpu)?": "installs from the network; the default takes a quarter of an hour",
     r"make test": "runs this test",
+    r"isthmus .*": "test_search, test_app and test_export run them; push needs a Hub",
+    r"python -m stages compare .*": "wants two revisions that have been run; test_versus makes two",
+    r"dvc plots (show|diff) .*analysis.*": "of pipelines/analysis, which is run by itself",
+    r"dvc repro pipelines/.*": "reads collections that are not here; test_pipelines holds them against the code",
     r"make experiments": "wants the project's own .venv; its dvc line is run below",
     r"(\.venv/bin/)?dvc exp run (?!--queue|--run-all).*": "a quarter of an hour and more each",
     r"dvc exp run --queue (?!-S retriever\.alpha).*": "queues as the line that is run does, for a second each",
@@ -82,8 +100,17 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(line: str, tmp_path: 
     words = shlex.split(line)
     if words[0].endswith("dvc"):
         parsed(words[1:], tmp_path)
+    elif words[0] == "isthmus" or words[:3] == ["python", "-m", "stages"]:
+        chapter, *rest = words[1:] if words[0] == "isthmus" else words[3:]
+        open_chapter(chapter).make_context(chapter, rest)  # raises where something is off
     elif words[0] == "make":
         subprocess.run(["make", "--dry-run", *words[1:]], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pictures_and_pages_that_are_linked_exist(page: Path) -> None:
+    for link in re.findall(r"\]\(((?!http)[^)#]+)\)", page.read_text("utf-8")):
+        assert (page.parent / link).exists(), link
 
 
 def test_no_reason_is_left_over() -> None:

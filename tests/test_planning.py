@@ -34,7 +34,8 @@ def test_the_stages_in_an_order_in_which_they_can_run(here: Path) -> None:
     for step in found:
         for word in step.words:
             if re.match(r"(data|models)/", word) and word not in step.outs:
-                assert word in written, (step.name, word)
+                within = any(out.startswith(f"{word}/") for out in written)
+                assert word in written or within, (step.name, word)
         written |= set(step.outs)
     retriever = next(step for step in found if step.name == "retriever1")
     assert (retriever.options["batch"], retriever.options["longest"]) == (8, 96)  # the second --longest is the one

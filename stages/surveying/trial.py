@@ -130,7 +130,7 @@ def _words(step: Step, home: Path, known: set[str], count: int | None, generator
         generator: steps of a recipe's own generator.
     """
     words = [str(home / word) if _is_path(word, known) else word for word in step.words]
-    if "--curves" in words:
+    if "--curves" in words and step.options.get("curves"):  # which a training writes; nobody will look at these
         place = words.index("--curves")
         del words[place : place + 2]
     if step.chapter == "pretrain":
@@ -146,7 +146,7 @@ def _words(step: Step, home: Path, known: set[str], count: int | None, generator
 
 
 def _is_path(word: str, known: set[str]) -> bool:
-    return word in known or str(Path(word).parent) in known
+    return word in known or str(Path(word).parent) in known or any(out.startswith(f"{word}/") for out in known)
 
 
 def _recipe(path: Path, home: Path, steps: int) -> Path:
