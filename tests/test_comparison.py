@@ -9,28 +9,12 @@ import pytest
 
 from stages.artifacts.documents import write_json
 from stages.artifacts.refusal import Refusal
-from stages.artifacts.tables import Values
 from stages.comparison import significance, table
 from stages.measuring.significance import holm, paired_p
 from stages.measuring.standing import CHAIN
+from tests.worth import MEASURES, rows, write
 
-MEASURES = ("RR@10", "nDCG@10")
-
-
-def write(path: Path, worth: np.ndarray, queries: str = "q", measures: tuple[str, ...] = MEASURES) -> Path:
-    """A Values table of [queries, measures]."""
-    names = [f"{queries}{i}" for i in range(len(worth))]
-    columns = {"query_id": names * len(measures), "measure": np.repeat(measures, len(worth)), "value": worth.T.ravel()}
-    Values.write(path, columns)
-    return path
-
-
-@pytest.fixture
-def rows(tmp_path: Path) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(0)
-    base = random.uniform(size=(120, 2))
-    worse, better = np.clip(base - 0.2, 0, 1), np.clip(base + random.normal(0.1, 0.2, size=base.shape), 0, 1)
-    return {"bm25": base, "backbone": worse, "retriever1": better, "retriever": better}
+__all__ = ["rows"]  # a fixture
 
 
 def test_every_row_against_bm25_and_the_row_before(tmp_path: Path, rows: dict[str, np.ndarray]) -> None:
