@@ -40,7 +40,7 @@ PROGRAMS = (
 # what is run for real in the clone, after its `dvc repro`
 RUN = [
     r"(\.venv/bin/)?python -m stages (doctor|plan|table|significance)\b.*",
-    r"(\.venv/bin/)?dvc (plots show$|queue status|exp list|dag|metrics diff|params diff|plots diff)\b.*",
+    r"(\.venv/bin/)?dvc (plots show$|queue status|exp list|dag|metrics diff|params diff|plots diff HEAD)\b.*",
     r"dvc exp run --queue -S retriever\.alpha=1\.0",
     r"dvc repro --single-item --force --dry pretrain \| sed .*",
 ]
