@@ -1,5 +1,6 @@
 """Raw text → passages, queries and qrels."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import compress, islice
 from pathlib import Path
@@ -63,6 +64,7 @@ def corpus(
             _write_passages(census.passages(), to_passages, title, bar)
         if not census.counts["passages"]:
             raise Refusal(f"source {source}: no passages are left with keep {keep}")
+        _tell(keep, census)
         labels = answerable(labels, census, partial)
         _refuse_untrained(source, labels, training)
         to_queries.write(query_rows(labels))
@@ -72,6 +74,13 @@ def corpus(
     titled = census.counts["titled_passages"] if title else 0
     report = {**census.report, "titled_passages": titled, **label_counts(labels)}
     write_json(metrics, {"source": source, "titles": title, **report})
+
+
+def _tell(keep: float, census: Census) -> None:
+    """Say that a corpus is not whole: the default's share is easily forgotten where the source is another."""
+    kept, left = census.counts["passages"], len(census.dropped)
+    if keep < 1:
+        print(f"corpus: keep {keep}: {kept:,} of {kept + left:,} passages; 1.0 keeps them all", file=sys.stderr)
 
 
 def answerable(labels: Labels, census: Census, partial: bool) -> Labels:
