@@ -32,9 +32,9 @@ def rescore(
     out: options.RunOut,
     splits: options.Splits = None,
     depth: Annotated[int, typer.Option(min=1, help="Passages of the run that are scored per query.")] = 200,
-    add_positives: Annotated[
-        bool, typer.Option(help="Score every positive too: for a teacher. Never for an evaluation.")
-    ] = False,
+    positives: Annotated[
+        int, typer.Option(min=0, help="Positives per query scored too, at most: for a teacher, never an evaluation.")
+    ] = 0,
     keep_rest: Annotated[
         bool, typer.Option(help="Let the run's passages behind the depth follow in their old order.")
     ] = False,
@@ -47,12 +47,12 @@ def rescore(
     metrics: options.MetricsIfAny = None,
 ) -> None:
     """Score a run's pairs with a cross-encoder; says how much better it ranks dev than the run does."""
-    settings: dict[str, Any] = {"splits": splits, "depth": depth, "add_positives": add_positives, "longest": longest}
+    settings: dict[str, Any] = {"splits": splits, "depth": depth, "positives": positives, "longest": longest}
     settings |= {"longest_query": longest_query, "precision": precision}
     processes = join()
     wanted = splits or ["train", "dev", "test"]
     asking, ids = asked(queries, wanted), passage_ids(tokens)
-    choice = Choice(asking, ids, judged(qrels, asking, ids), depth, add_positives)
+    choice = Choice(asking, ids, judged(qrels, asking, ids), depth, positives)
     rankings = read_rankings(run, asking, ids)  # bad input is refused before any work
     pieces = tokenised(asking.texts, load_tokenizer(reranker)), read_ragged(Tokens, tokens, "pieces")
     pairs = Pairs(*pieces, load_vocabulary(reranker), longest, longest_query)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from transformers import ElectraConfig, ElectraModel
 
@@ -121,11 +122,28 @@ def test_learns_a_few_queries_by_heart(world: Any, run: Path, tmp_path: Path) ->
 
 
 def test_a_teacher_scores_the_top_and_every_positive(world: Any, model: Path, run: Path, tmp_path: Path) -> None:
-    score(world, model, run, tmp_path / "teacher", splits=["train"], add_positives=True)
+    score(world, model, run, tmp_path / "teacher", splits=["train"], positives=9)
     good = positives(world)
     top = {query: set(ranking[:8]) for query, ranking, _ in by_query(run)}
     found = {query: set(ranking) for query, ranking, _ in by_query(tmp_path / "teacher")}
     assert found == {query: top[query] | good[query] for query in of_split(world, "train")}
+
+
+def test_of_many_positives_a_few_are_scored_always_the_same(world: Any, model: Path, run: Path, tmp_path: Path) -> None:
+    names = Tokens.read(world.tokens)["passage_id"].to_pylist()
+    good = {query: set(names[i : i + 5]) for i, query in enumerate(of_split(world, "train"))}
+    rows = [{"query_id": query, "passage_id": name, "relevance": 1} for query in good for name in sorted(good[query])]
+    Qrels.write(tmp_path / "many", pa.Table.from_pylist(rows, Qrels.schema))
+    tables, drawn = (run, world.tokens, world.queries, tmp_path / "many"), []
+    for name in ("two", "again"):
+        rescore(model, *tables, tmp_path / name, splits=["train"], positives=2, depth=8, **LENGTHS)
+        drawn.append({query: set(ranking) for query, ranking, _ in by_query(tmp_path / name)})
+    assert drawn[0] == drawn[1]
+    top = {query: set(ranking[:8]) for query, ranking, _ in by_query(run)}
+    for query, found in drawn[0].items():
+        assert found >= top[query]
+        assert found - top[query] <= good[query]
+        assert len(found & good[query]) >= 2 >= len(found - top[query])
 
 
 def test_queries_that_the_run_lacks_still_have_their_positives_scored(
@@ -134,7 +152,7 @@ def test_queries_that_the_run_lacks_still_have_their_positives_scored(
     absent = of_split(world, "train")[0]
     rows = Run.read(run)
     Run.write(tmp_path / "less", rows.filter([name != absent for name in rows["query_id"].to_pylist()]))
-    score(world, model, tmp_path / "less", tmp_path / "teacher", splits=["train"], add_positives=True)
+    score(world, model, tmp_path / "less", tmp_path / "teacher", splits=["train"], positives=9)
     found = {query: set(ranking) for query, ranking, _ in by_query(tmp_path / "teacher")}
     assert found[absent] == positives(world)[absent]
     score(world, model, tmp_path / "less", tmp_path / "ranking", splits=["train"])
@@ -246,7 +264,7 @@ def test_the_runs_own_score_counts_as_much_as_it_is_told(world: Any, model: Path
 def test_an_added_positive_that_the_run_lacks_has_its_lowest_score(
     world: Any, model: Path, run: Path, tmp_path: Path
 ) -> None:
-    options: dict[str, Any] = {"splits": ["train"], "add_positives": True}
+    options: dict[str, Any] = {"splits": ["train"], "positives": 9}
     score(world, model, run, tmp_path / "without", **options)
     score(world, model, run, tmp_path / "with", prior=1.0, **options)
     own = {q: dict(zip(ranking, scores, strict=True)) for q, ranking, scores in by_query(run)}

@@ -42,7 +42,8 @@ class Groups:
         positives: row i holds the positives of query i, ascending.
         negatives: row i holds the negatives of query i, best first; empty where there is no run.
         same: [passages] a number that two passages share if their normalised texts are the same.
-        teacher: the teacher's scores of ``positives`` and ``negatives``, value for value; None without a teacher.
+        teacher: the teacher's scores of ``positives`` and ``negatives``, value for value; None without a teacher. NaN
+            where it has not scored a positive: nothing is learnt from that one, but it stays no negative.
         counts: how many queries and candidates every rule removed.
     """
 
@@ -194,18 +195,19 @@ def with_teacher(groups: Groups, run: Path | str, queries: Asked, ids: pa.Array)
     """The groups with a teacher's scores; negatives that the teacher did not score are removed and counted.
 
     Raises:
-        Refusal: the teacher did not score a positive.
+        Refusal: the teacher scored none of a query's positives.
     """
     known = _known(run, groups, queries, ids)
     positive, negative = known.of_rows(groups.positives), known.of_rows(groups.negatives)
-    if np.isnan(positive).any():
-        at = int(np.flatnonzero(np.isnan(positive))[0])
-        query = queries.ids[groups.queries[np.searchsorted(groups.positives.offsets, at, side="right") - 1]]
-        raise Refusal(f"{run}: no score for query {query} and its positive {ids[groups.positives.values[at]]}")
+    learnt = np.add.reduceat(~np.isnan(positive), groups.positives.offsets[:-1], dtype=np.int64)
+    if not learnt.all():
+        query = queries.ids[groups.queries[np.argmin(learnt)]]
+        raise Refusal(f"{run}: no score for query {query} and any of its positives; rescore with --positives")
     scored = ~np.isnan(negative)
     owners = np.repeat(np.arange(len(groups)), groups.negatives.lengths)[scored]
     negatives = ragged(owners, groups.negatives.values[scored], len(groups))
-    groups = _replaced(groups, negatives, {"removed_unscored": int((~scored).sum())})
+    counts = {"removed_unscored": int((~scored).sum()), "unscored_positives": int(np.isnan(positive).sum())}
+    groups = _replaced(groups, negatives, counts)
     return replace(groups, teacher=(positive, negative[scored]))
 
 

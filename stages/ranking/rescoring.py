@@ -36,14 +36,15 @@ class Choice:
     Attributes:
         depth: passages of the run per query.
         positives: row i holds the positives of query i.
-        add: whether positives that this leaves out are scored too.
+        added: positives per query that are scored whether or not this leaves them out, at most: where a query has
+            more, so many are drawn, the same ones in every run.
     """
 
     asking: Asked
     ids: pa.Array
     positives: Ragged
     depth: int
-    add: bool
+    added: int
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Part:
 def parts(rankings: Rankings, choice: Choice) -> Iterator[Part]:
     """The asked queries of a run in parts of `QUERIES`, in the run's order, then those whose positives it lacks."""
     judged = np.flatnonzero(choice.positives.lengths > 0)
-    absent = np.setdiff1d(judged, rankings.queries) if choice.add else judged[:0]
+    absent = np.setdiff1d(judged, rankings.queries) if choice.added else judged[:0]
     places = np.concatenate([np.arange(len(rankings.queries)), np.full(len(absent), NOWHERE)])
     queries = np.concatenate([rankings.queries, absent]).astype(np.int64)
     for start in range(0, len(queries), QUERIES):
@@ -178,7 +179,6 @@ def reciprocal(ranking: np.ndarray, positives: np.ndarray) -> float:
 
 def _scored(query: int, ranking: np.ndarray, choice: Choice) -> np.ndarray:
     top = ranking[: choice.depth]
-    if not choice.add:
-        return top
     positives = choice.positives.take(np.array([query])).values
-    return np.concatenate([top, positives[~np.isin(positives, top)]])
+    drawn = np.sort(np.random.default_rng(query).permutation(positives)[: choice.added])
+    return np.concatenate([top, drawn[~np.isin(drawn, top)]])

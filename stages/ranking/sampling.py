@@ -94,8 +94,10 @@ class Sampler:
     def _group(self, group: int, epoch: int) -> tuple[np.ndarray, np.ndarray, int]:
         """Passage rows, teacher scores and gaps of one group in one epoch."""
         positives, negatives, wanted = self.groups.positives, self.groups.negatives, self.size - 1
-        first, count = positives.offsets[group], positives.lengths[group]
-        positive = first + self._rng(POSITIVE, epoch, group).integers(count)
+        candidates = np.arange(positives.offsets[group], positives.offsets[group + 1])
+        if self.groups.teacher is not None:
+            candidates = candidates[~np.isnan(self.groups.teacher[0][candidates])]
+        positive = self._rng(POSITIVE, epoch, group).choice(candidates)
         start, stop = negatives.offsets[group], negatives.offsets[group + 1]
         chosen = start + self._choice(int(stop - start), wanted, epoch, group)
         gap = wanted - len(chosen)

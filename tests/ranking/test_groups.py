@@ -161,7 +161,7 @@ def test_a_fraction_is_seeded_and_counted(tmp_path: Path) -> None:
     assert set(half.queries) <= set(whole.queries)
 
 
-def test_a_teacher_must_know_every_positive_and_what_it_does_not_score_is_dropped(tmp_path: Path) -> None:
+def test_a_teacher_must_know_a_positive_of_every_query_and_other_negatives_are_dropped(tmp_path: Path) -> None:
     inputs = write(tmp_path, 4)
     asking, ids, plain = read_groups(inputs, Rules(), 0, 1.0)
     pairs = {(asking.ids[int(q)].as_py(), ids[int(p)].as_py()) for q, p in _pairs(plain, positives=True)}
@@ -182,11 +182,30 @@ def test_a_teacher_must_know_every_positive_and_what_it_does_not_score_is_droppe
                 if (query, ids[int(passage)].as_py()) not in value
                 else score == value[query, ids[int(passage)].as_py()]
             )
-    lacking = scored.index(min(pairs))
-    kept = [pair for i, pair in enumerate(scored) if i != lacking]
+    mine = [pair for pair in scored if pair in pairs and pair[0] == min(pairs)[0]]
+    kept = [pair for pair in scored if pair not in mine]
     Run.write(tmp_path / "teacher", ordered([q for q, _ in kept], [p for _, p in kept], [0.0] * len(kept)))
-    with pytest.raises(Refusal, match=f"no score for query {scored[lacking][0]} and its positive {scored[lacking][1]}"):
+    with pytest.raises(Refusal, match=f"no score for query {mine[0][0]} and any of its positives"):
         read_groups(taught, Rules(), 0, 1.0)
+
+
+def test_a_positive_without_a_teachers_score_is_neither_learnt_nor_a_negative(tmp_path: Path) -> None:
+    inputs = write(tmp_path, 4)
+    asking, ids, plain = read_groups(inputs, Rules(), 0, 1.0)
+    positives, negatives = (_pairs(plain, positives=kind) for kind in (True, False))
+    learnt = dict(positives)  # the last of each
+    rows = sorted({*learnt.items(), *negatives})
+    names = [asking.ids[q].as_py() for q, _ in rows], [ids[p].as_py() for _, p in rows]
+    Run.write(tmp_path / "teacher", ordered(*names, np.arange(len(rows), dtype=np.float64)))
+    _, _, groups = read_groups(replace(inputs, teacher=tmp_path / "teacher"), Rules(), 0, 1.0)
+    assert groups.counts["unscored_positives"] == len(positives) - len(learnt) > 0
+    sampler = Sampler(groups, batch=5, size=4, seed=0)
+    for step in range(20):
+        drawn = sampler.step(step)
+        for group, passages in zip(drawn.groups, drawn.passages, strict=True):
+            query = int(groups.queries[group])
+            assert passages[0] == learnt[query]
+            assert not {(query, int(passage)) for passage in passages[1:]} & set(positives)
 
 
 def test_a_prior_is_the_runs_own_score_and_its_lowest_for_a_positive_it_lacks(tmp_path: Path) -> None:
