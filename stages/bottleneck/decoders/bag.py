@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.bottleneck.decoders.reading import Network, Reading, Surroundings, initialise, options
+from stages.bottleneck.largest import largest_logits
 
 if TYPE_CHECKING:
     from stages.bottleneck.recipe import Decoder
@@ -28,7 +29,7 @@ class Bag(Network):
         super().__init__(spec, surroundings)
         self.options = options(spec, lpu="own", masked=False, over="set")
         config = surroundings.encoder.config
-        self.lpu: nn.Module | None = None
+        self.lpu: nn.Linear | None = None
         if self.options["lpu"] == "own":
             self.lpu = nn.Linear(config.hidden_size, config.vocab_size)
             initialise(self.lpu, "normal")
@@ -41,17 +42,13 @@ class Bag(Network):
         return -(given * share).sum(), None
 
     def scores(self, reading: Reading, target: "ViewBatch") -> Tensor:
-        """[b, V] float32: μ of Eq. 8, the largest logit of every piece over the ordinary positions.
-
-        A text at a time: its [L, V] logits are the most that is ever held, and checkpointed, since only the largest
-        of every column has a gradient.
-        """
+        """[b, V] float32: μ of Eq. 8, the largest logit of every piece over the ordinary positions."""
         seen = self.seen(reading, target)
-        rows = [
-            torch.utils.checkpoint.checkpoint(self._largest, states[mask], use_reentrant=False)
-            for states, mask in zip(reading.states, seen, strict=True)
-        ]
-        return torch.stack(rows)
+        states, lengths = reading.states[seen], seen.sum(1).tolist()
+        if self.lpu is None:
+            head = self.around[0].head
+            return largest_logits(head.transform(states), head.tied[0].weight, head.bias, lengths)
+        return largest_logits(states, self.lpu.weight, self.lpu.bias, lengths)
 
     def seen(self, reading: Reading, target: "ViewBatch") -> Tensor:
         """[b, L] bool: the positions that are pooled."""
@@ -59,10 +56,6 @@ class Bag(Network):
         last = reading.lengths[:, None] - (0 if self.options["masked"] else 1)
         seen = (columns > 0) & (columns < last)
         return seen if self.options["masked"] else seen & ~target.hidden
-
-    def _largest(self, states: Tensor) -> Tensor:
-        logits: Tensor = self.lpu(states) if self.lpu is not None else self.around[0].head.logits(states)
-        return logits.amax(0).float()
 
     def wanted(self, clean: Tensor, lengths: Tensor, target: "ViewBatch") -> tuple[Tensor, Tensor]:
         """[b, L] pieces in order, and the weight of each: 0 on repeats, specials and padding."""
