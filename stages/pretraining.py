@@ -151,7 +151,7 @@ def assembled(
         state: the run's folder, where a generator that must be trained first is kept.
     """
     occurring = torch.from_numpy(batches.collate.corpus.occurring(begun.vocabulary.size))
-    generator = prepared(recipe, begun.encoder, batches, plan, processes, state)
+    generator = prepared(recipe, begun.encoder, occurring, batches, plan, processes, state)
     teacher = begun.teacher and begun.teacher.to(processes.device)
     torch.manual_seed(plan.seed)  # the new parts' parameters, whether or not a generator was made before
     return Autoencoder(recipe, begun.encoder, begun.heads, teacher, occurring, generator, processes)

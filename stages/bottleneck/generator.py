@@ -25,7 +25,7 @@ ROWS = 1024  # distributions over the vocabulary that are held at once
 
 
 class Generator(nn.Module):
-    """An encoder, and a head from its states to pieces; ``head`` has ``logits`` and ``loss`` of `VocabularyHead`."""
+    """An encoder, and a head from its states to pieces: ``pieces``, ``logits``, ``loss`` as in `VocabularyHead`."""
 
     def __init__(self, encoder: TextEncoder, head: nn.Module):
         super().__init__()
@@ -63,11 +63,12 @@ class Generator(nn.Module):
             # up to what the sum has really reached, so that rounding never points behind the last piece
             found.append(torch.searchsorted(chances, drawn[:, None] * chances[:, -1:], right=True)[:, 0])
         chosen = torch.cat(found) if found else noise.new_zeros(0, dtype=torch.int64)
-        return chosen.clamp(max=self.encoder.config.vocab_size - 1)
+        pieces: Tensor = self.head.pieces  # type: ignore[assignment]
+        return pieces[chosen.clamp(max=len(pieces) - 1)]
 
 
-def made(spec: Generation, config: Any) -> Generator:
-    """A new generator of the backbone's kind: half as wide, with as many pieces and positions."""
+def made(spec: Generation, config: Any, pieces: Tensor | None = None) -> Generator:
+    """A new generator of the backbone's kind: half as wide, with as many positions; ``pieces`` are all it may say."""
     from transformers.models.bert.configuration_bert import BertConfig
     from transformers.models.bert.modeling_bert import BertModel
 
@@ -86,7 +87,7 @@ def made(spec: Generation, config: Any) -> Generator:
         attn_implementation=registered(),
     )
     encoder = TextEncoder(BertModel(own, add_pooling_layer=False), "cls", normalise=False)
-    return Generator(encoder, VocabularyHead(own, encoder.transformer.get_input_embeddings()))  # type: ignore[operator]
+    return Generator(encoder, VocabularyHead(own, encoder.transformer.get_input_embeddings(), pieces))  # type: ignore[operator]
 
 
 class CheckpointHead(nn.Module):
@@ -98,6 +99,7 @@ class CheckpointHead(nn.Module):
             self.parts = nn.Sequential(model.generator_predictions, model.generator_lm_head)
         else:
             self.parts = nn.Sequential(model.cls)
+        self.register_buffer("pieces", torch.arange(model.config.vocab_size), persistent=False)
 
     def logits(self, states: Tensor) -> Tensor:
         """[n, d] → [n, V]."""
@@ -143,11 +145,18 @@ def loaded(checkpoint: str, config: Any) -> Generator:
 
 
 def prepared(
-    recipe: Recipe, encoder: TextEncoder, batches: Batches, plan: Plan, processes: Processes, state: Path
+    recipe: Recipe,
+    encoder: TextEncoder,
+    pieces: Tensor,
+    batches: Batches,
+    plan: Plan,
+    processes: Processes,
+    state: Path,
 ) -> Generator | None:
     """The masked language model that the recipe samples from: loaded, or made and trained on the corpus first.
 
     Args:
+        pieces: [V'] those of the corpus: the others never occur, and one of our own neither learns nor says them.
         state: the run's folder; the training of the generator is resumed there too, and what it became kept.
     """
     spec = recipe.generator
@@ -156,7 +165,7 @@ def prepared(
     if spec.checkpoint:
         return loaded(spec.checkpoint, encoder.config).to(processes.device).eval()
     torch.manual_seed(plan.seed)
-    generator = made(spec, encoder.config).to(processes.device)
+    generator = made(spec, encoder.config, pieces).to(processes.device)
     kept = state / "generator.safetensors"
     if spec.steps and kept.is_file():
         generator.load_state_dict(load_file(kept), strict=False)
@@ -174,6 +183,6 @@ def _learn(
 ) -> None:
     alone = Recipe({"passage": View(mask=Mask("random", spec.ratio))})
     schedule = replace(plan, steps=spec.steps, warmup=spec.steps // 10, new_parts=0, probe_every=0)
-    learner = Autoencoder(alone, generator.encoder, {})
+    learner = Autoencoder(alone, generator.encoder, {}, pieces=generator.head.pieces.cpu())  # type: ignore[arg-type]
     train(learner, batches.of(alone), schedule, processes, state / "generator", what="generator")
     generator.head = learner.head

@@ -106,15 +106,22 @@ class VocabularyHead(nn.Module):
         hidden = states if plain else self.transform(states)
         weight: Tensor = self.tied[0].weight
         bias: Tensor = torch.zeros_like(self.bias) if plain else self.bias
-        few = self.pieces if len(self.pieces) < len(self.place) else None
-        labels = labels if few is None else self.place[labels]
+        few, labels = (self.pieces, self.place[labels]) if self.chooses else (None, labels)
         outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, bias, labels, few)  # type: ignore[no-untyped-call]
         return outcome
 
     def logits(self, states: Tensor) -> Tensor:
-        """[..., d] → [..., V], where all of them are really wanted."""
-        scores: Tensor = nn.functional.linear(self.transform(states), self.tied[0].weight, self.bias)
-        return scores
+        """[..., d] → [..., V'] of `pieces`, where all of them are really wanted."""
+        weight: Tensor = self.tied[0].weight
+        bias: Tensor = self.bias
+        if self.chooses:
+            weight, bias = weight.index_select(0, self.pieces), bias.index_select(0, self.pieces)
+        return nn.functional.linear(self.transform(states), weight, bias)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there are fewer pieces to choose among than the vocabulary has."""
+        return len(self.pieces) < len(self.place)
 
 
 class ReplacementHead(nn.Module):

@@ -44,6 +44,22 @@ def test_samples_follow_the_distribution(world: World) -> None:
     assert 0 <= ends[1] < config.vocab_size
 
 
+def test_pieces_that_the_corpus_lacks_are_never_sampled(world: World) -> None:
+    config = load_encoder(world.backbone).config
+    pieces = torch.arange(7, config.vocab_size, 3)
+    generator = loud(made(Generation(), config, pieces)).eval()
+    state = torch.randn(1, generator.encoder.config.hidden_size)
+    whole = torch.nn.functional.linear(
+        generator.head.transform(state),  # type: ignore[operator]
+        generator.encoder.transformer.get_input_embeddings().weight,  # type: ignore[operator]
+        generator.head.bias,  # type: ignore[arg-type]
+    )
+    torch.testing.assert_close(generator.head.logits(state), whole[:, pieces])  # type: ignore[operator]
+    found = generator.samples(state.expand(2000, -1), torch.rand(2000))
+    assert set(found.tolist()) <= set(pieces.tolist())
+    assert generator.samples(state, torch.tensor([1 - 2**-24]))[0] == pieces[-1]
+
+
 @pytest.mark.parametrize("name", ["simlm", "enc-dec-rtd"])
 def test_only_hidden_pieces_are_replaced_and_the_decoder_replaces_more(world: World, name: str) -> None:
     recipe = named(name)
