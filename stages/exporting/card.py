@@ -7,7 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from stages.artifacts.documents import read_json, read_yaml
 from stages.artifacts.refusal import Refusal
-from stages.measuring.standing import Marks, columns_of, read_rows
+from stages.measuring.standing import columns_of, marks_of, read_rows
 from stages.reporting.ran import versions
 
 # licences of models that this project names; others are the user's to state
@@ -62,9 +62,8 @@ def environment() -> Environment:
 
 
 def _marked(rows: dict[str, Any], tests: dict[str, Any]) -> dict[str, Any]:
-    names = list(rows)
-    marks = [Marks(tests.get(name, {}), names[place - 1] if place else "") for place, name in enumerate(names)]
+    marks = marks_of(rows, tests)
     return {
-        name: {measure: row[measure] | {"marks": mark.of(measure).strip()} for measure in columns_of(row)}
-        for (name, row), mark in zip(rows.items(), marks, strict=True)
+        name: {measure: row[measure] | {"marks": marks[name].of(measure).strip()} for measure in columns_of(row)}
+        for name, row in rows.items()
     }

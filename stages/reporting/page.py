@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stages.artifacts.files import whole
-from stages.measuring.standing import Marks, columns_of
+from stages.measuring.standing import columns_of, marks_of
 from stages.reporting import audit as audits
 from stages.reporting import charts
 from stages.reporting.audit import Audit
@@ -37,10 +37,9 @@ def write_page(out: Path, **found: Any) -> None:
 def chain(rows: dict[str, Any], tests: dict[str, Any]) -> dict[str, Any]:
     """The chain's table: its measures, and every row's means, intervals and marks; and its charts."""
     measures = columns_of(next(iter(rows.values())))
-    names, lines = list(rows), []
-    for place, (name, row) in enumerate(rows.items()):
-        marks = Marks(tests.get(name, {}), names[place - 1] if place else "")
-        cells = [row[measure] | {"marks": marks.of(measure)} for measure in measures]
+    marks, lines = marks_of(rows, tests), []
+    for name, row in rows.items():
+        cells = [row[measure] | {"marks": marks[name].of(measure)} for measure in measures]
         lines.append({"name": name, "cells": cells, "depth": row["depth"]})
     drawn = [_intervals(rows, measure) for measure in measures[:2]]
     one = next(iter(rows.values()))
