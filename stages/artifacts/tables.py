@@ -18,6 +18,7 @@ from stages.artifacts.files import whole
 from stages.artifacts.refusal import Refusal
 
 ROWS = 16_384  # rows in a row group: the unit in which every stage reads and writes
+SPLITS = ("train", "dev", "test")  # of queries
 
 
 class Writer:

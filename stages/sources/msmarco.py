@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Judgement, Passage, Query
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Judgement, Passage, Query
 from stages.sources.lines import columns, count_lines, grade, rows
 
-UNTITLED = "-"
+UNTITLED = "-"  # how para.title.txt writes that there is no title
 
 
 class MsMarco:

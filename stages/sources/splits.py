@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Answer, Answering, Judgement, Query, Source
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Answer, Answering, Judgement, Query, Source
 from stages.sources.identity import digest, lot, normalised
 
 
