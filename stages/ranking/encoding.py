@@ -96,6 +96,36 @@ class Vectors:
         return Vectors([rows[start : start + size] for start in range(0, len(rows), size)], size=size)
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A set of vectors that is asked for, whether it has been made or not.
+
+    Attributes:
+        folder: where it lies; see `vectors_folder`.
+        pieces: the texts, without special pieces.
+        longest: pieces to which a text is cut, special ones included.
+        what: what the progress bar says.
+    """
+
+    folder: Path
+    pieces: Ragged
+    longest: int
+    what: str
+
+    @property
+    def shards(self) -> range:
+        """The numbers of all shards."""
+        return range(-(-len(self.pieces) // SHARD))
+
+    def rows(self, shard: int) -> np.ndarray:
+        """The rows of a shard."""
+        return np.arange(shard * SHARD, min((shard + 1) * SHARD, len(self.pieces)))
+
+    def tokens(self, rows: np.ndarray) -> int:
+        """Real pieces of some rows, special ones included."""
+        return int((lengths_of(self.pieces, rows, self.longest - 2) + 2).sum())
+
+
 def encode(
     model: Path | str,
     pieces: Ragged,
@@ -121,25 +151,16 @@ def encode(
         kept = np.float16 if precision == "bf16" else np.float32
         return lambda rows: encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
 
-    return kept_vectors(model, pieces, texts, longest, precision, processes, what, reader)
+    wanted = Wanted(vectors_folder(model, texts, longest, precision), pieces, longest, what)
+    return kept_vectors(wanted, processes, reader)
 
 
-def kept_vectors(
-    model: Path | str,
-    pieces: Ragged,
-    texts: str,
-    longest: int,
-    precision: str,
-    processes: Processes,
-    what: str,
-    reader: Callable[[], Reader],
-) -> Vectors:
-    """The shards that are kept, and those that ``reader()`` makes of the rows that are missing; see `encode`."""
-    shards = Shards(vectors_folder(model, texts, longest, precision))
-    numbers = range(-(-len(pieces) // SHARD))
+def kept_vectors(wanted: Wanted, processes: Processes, reader: Callable[[], Reader]) -> Vectors:
+    """The shards that are there, and those that ``reader()`` makes of the rows that are missing; see `encode`."""
+    shards, numbers = Shards(wanted.folder), wanted.shards
     missing = [number for number in numbers[processes.rank :: processes.world] if not shards.has(number)]
     if missing:
-        _encode_shards(reader(), pieces, shards, missing, longest, what)
+        _encode_shards(wanted, shards, missing, reader())
     processes.wait()
     (shards.folder / USED).touch()
     if processes.first:
@@ -172,13 +193,11 @@ def for_inference(model: Path | str, precision: str, device: torch.device) -> Te
     return encoder.eval()
 
 
-def _encode_shards(read: Reader, pieces: Ragged, shards: Shards, numbers: list[int], longest: int, what: str) -> None:
-    total = sum(min(SHARD, len(pieces) - number * SHARD) for number in numbers)
-    with Progress(what, total, "texts") as bar:
+def _encode_shards(wanted: Wanted, shards: Shards, numbers: list[int], read: Reader) -> None:
+    with Progress(wanted.what, sum(len(wanted.rows(number)) for number in numbers), "texts") as bar:
         for number in numbers:
-            began = time.monotonic()
-            rows = np.arange(number * SHARD, min((number + 1) * SHARD, len(pieces)))
+            began, rows = time.monotonic(), wanted.rows(number)
             made = read(rows)
-            tokens, seconds = int((lengths_of(pieces, rows, longest - 2) + 2).sum()), time.monotonic() - began
+            tokens, seconds = wanted.tokens(rows), time.monotonic() - began
             shards.save(number, made, tokens, seconds)
             bar.advance(len(rows), f"{tokens / seconds:,.0f} tokens/s")

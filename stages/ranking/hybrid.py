@@ -18,7 +18,7 @@ from stages.artifacts.documents import read_json
 from stages.artifacts.ragged import Ragged
 from stages.embedding.pieces import chunks, lengths_of, single
 from stages.embedding.vectors import BUDGET
-from stages.ranking.encoding import SHARD, Vectors, kept_vectors
+from stages.ranking.encoding import SHARD, Vectors, Wanted, kept_vectors, vectors_folder
 from stages.ranking.towers import Towers, load_for_inference
 from stages.training.processes import Processes
 
@@ -83,7 +83,8 @@ def encode_hybrid(
     def reader() -> "Passages":
         return Passages(load_for_inference(model, precision, processes.device), pieces, longest, precision, model)
 
-    vectors = kept_vectors(model, pieces, texts, longest, precision, processes, what, reader)
+    wanted = Wanted(vectors_folder(model, texts, longest, precision), pieces, longest, what)
+    vectors = kept_vectors(wanted, processes, reader)
     size = read_json(model / "config.json")["vocab_size"]
     return HybridVectors(vectors.shards, vectors.tokens, vectors.seconds, vectors.fresh, SHARD, size)
 
