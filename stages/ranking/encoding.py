@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stages.artifacts import checkpoints, heads, scratch
+from stages.artifacts import attention, checkpoints, heads, scratch
 from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabulary
 from stages.artifacts.ragged import Ragged
+from stages.embedding import pieces as framing
 from stages.embedding import vectors
 from stages.embedding.pieces import lengths_of
 from stages.embedding.vectors import encode_rows
@@ -151,7 +152,7 @@ def encode(
         kept = np.float16 if precision == "bf16" else np.float32
         return lambda rows: encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
 
-    wanted = Wanted(vectors_folder(model, texts, longest, precision), pieces, longest, what)
+    wanted = Wanted(vectors_folder(model, texts, longest, precision, __file__), pieces, longest, what)
     return kept_vectors(wanted, processes, reader)
 
 
@@ -168,10 +169,15 @@ def kept_vectors(wanted: Wanted, processes: Processes, reader: Callable[[], Read
     return Vectors([shards.load(number) for number in numbers], *shards.spent(), len(missing), SHARD)
 
 
-def vectors_folder(model: Path | str, texts: str, longest: int, precision: str) -> Path:
-    """Where the vectors of these texts by this model are kept; made if absent."""
-    modules = vectors, checkpoints, heads, bags, towers
-    program = "".join(scratch.content_hash(Path(str(file))) for file in (__file__, *(m.__file__ for m in modules)))
+def vectors_folder(model: Path | str, texts: str, longest: int, precision: str, maker: str) -> Path:
+    """Where the vectors of these texts by this model are kept; made if absent.
+
+    Args:
+        maker: the file whose code makes them: another's vectors, or those of its older self, are others.
+    """
+    modules = attention, bags, checkpoints, heads, framing, towers, vectors
+    files = (maker, __file__, *(str(module.__file__) for module in modules))
+    program = "".join(scratch.content_hash(Path(file)) for file in files)
     settings = {"texts": texts, "longest": longest, "precision": precision, "shard": SHARD}
     home = Path(os.environ.get(scratch.HOME, ".isthmus"))
     folder = home / f"vectors-{scratch.fingerprint(settings, [model], program)}"

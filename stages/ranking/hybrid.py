@@ -83,7 +83,7 @@ def encode_hybrid(
     def reader() -> "Passages":
         return Passages(load_for_inference(model, precision, processes.device), pieces, longest, precision, model)
 
-    wanted = Wanted(vectors_folder(model, texts, longest, precision), pieces, longest, what)
+    wanted = Wanted(vectors_folder(model, texts, longest, precision, __file__), pieces, longest, what)
     vectors = kept_vectors(wanted, processes, reader)
     size = read_json(model / "config.json")["vocab_size"]
     return HybridVectors(vectors.shards, vectors.tokens, vectors.seconds, vectors.fresh, SHARD, size)
