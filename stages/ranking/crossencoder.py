@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from stages.artifacts.attention import NAME, registered
 from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, copy_tokenizer, quiet
-from stages.artifacts.files import whole
+from stages.artifacts.files import refuse_missing, whole
 from stages.artifacts.ragged import Ragged
-from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import Padded, chunks, lengths_of
 from stages.ranking.losses import consistent, listwise
 from stages.ranking.pieces import paired
@@ -70,9 +69,7 @@ def load_crossencoder(folder: Path | str, dropout: float = 0.0, seed: int = 0) -
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification, logging
 
-    for name in ("config.json", WEIGHTS):
-        if not (Path(folder) / name).is_file():
-            raise Refusal(f"{Path(folder) / name}: no such file")
+    refuse_missing(Path(folder), "config.json", WEIGHTS)
     config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True, trust_remote_code=False)
     for name in DROPOUTS:
         if hasattr(config, name):
