@@ -4,7 +4,6 @@ Vectors are kept under a fingerprint of the model, the texts and the settings, s
 what is missing and another command that needs the same vectors encodes nothing.
 """
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -19,11 +18,11 @@ from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabul
 from stages.artifacts.ragged import Ragged
 from stages.embedding import pieces as framing
 from stages.embedding import vectors
-from stages.embedding.pieces import lengths_of
+from stages.embedding.pieces import framed_lengths
 from stages.embedding.vectors import encode_rows
 from stages.ranking import bags, towers
 from stages.ranking.shards import Shards
-from stages.training.processes import Processes
+from stages.training.processes import Processes, weights_type
 from stages.training.progress import Progress
 
 SHARD = 8_192  # rows: what is encoded and kept at once
@@ -124,7 +123,7 @@ class Wanted:
 
     def tokens(self, rows: np.ndarray) -> int:
         """Real pieces of some rows, special ones included."""
-        return int((lengths_of(self.pieces, rows, self.longest - 2) + 2).sum())
+        return int(framed_lengths(self.pieces, rows, self.longest).sum())
 
 
 def encode(
@@ -149,8 +148,7 @@ def encode(
 
     def reader() -> Reader:
         encoder, vocabulary = for_inference(model, precision, processes.device), load_vocabulary(model)
-        kept = np.float16 if precision == "bf16" else np.float32
-        return lambda rows: encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
+        return lambda rows: encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept_type(precision))
 
     wanted = Wanted(vectors_folder(model, texts, longest, precision, __file__), pieces, longest, what)
     return kept_vectors(wanted, processes, reader)
@@ -179,10 +177,14 @@ def vectors_folder(model: Path | str, texts: str, longest: int, precision: str, 
     files = (maker, __file__, *(str(module.__file__) for module in modules))
     program = "".join(scratch.content_hash(Path(file)) for file in files)
     settings = {"texts": texts, "longest": longest, "precision": precision, "shard": SHARD}
-    home = Path(os.environ.get(scratch.HOME, ".isthmus"))
-    folder = home / f"vectors-{scratch.fingerprint(settings, [model], program)}"
+    folder = scratch.home() / f"vectors-{scratch.fingerprint(settings, [model], program)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def kept_type(precision: str) -> type[np.floating]:
+    """The numbers in which vectors are kept that were computed so."""
+    return np.float16 if precision == "bf16" else np.float32
 
 
 def make_room(newest: Path) -> None:
@@ -193,9 +195,9 @@ def make_room(newest: Path) -> None:
 
 
 def for_inference(model: Path | str, precision: str, device: torch.device) -> TextEncoder:
-    """The encoder of a folder, its weights cast once: autocast would cast them at every call."""
+    """The encoder of a folder, its weights cast once."""
     encoder = load_encoder(model).to(device)
-    encoder.transformer.to(torch.bfloat16 if precision == "bf16" else torch.float32)
+    encoder.transformer.to(weights_type(precision))
     return encoder.eval()
 
 
