@@ -53,6 +53,8 @@ class Plan:
         warmup: steps of linear warm-up.
         pause: steps after which to stop for now, with the state on disk; None: at the end.
         new_parts: first steps in which only the parts that the backbone did not have are trained.
+        log_every: steps between rows of means.
+        probe_every: steps between probes, besides the one after the last step; 0: none at all.
         clip: largest norm of the gradient.
         checkpoint: seconds between states on disk.
     """
@@ -75,6 +77,10 @@ class Plan:
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
         return self.learning_rate * (self.steps - step) / max(self.steps - self.warmup, 1)
+
+    def logs(self, done: int) -> bool:
+        """Whether means are logged after so many steps: now and then, and whenever there is a probe to go with them."""
+        return done % self.log_every == 0 or self.probes(done)
 
     def probes(self, done: int) -> bool:
         """Whether the probe is asked after so many steps."""
@@ -135,7 +141,7 @@ def train(
             if step % TIDIED == 0:
                 give_back()
             report.tokens += sum(part.counts.get("tokens", 0) for part in parts)
-            row = _means(window, processes) if done % plan.log_every == 0 or done == end else {}
+            row = _means(window, processes) if plan.logs(done) or done == end else {}
             report.seconds += time.monotonic() - began
             if row:
                 if probe and plan.probes(done):

@@ -70,6 +70,19 @@ def test_it_learns_and_reports(tmp_path: Path) -> None:
     assert [row["step"] for row in report.history] == list(range(10, 201, 10))
 
 
+def test_the_probe_is_asked_as_often_as_said(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def probe(step: int) -> dict[str, float]:
+        asked.append(step)
+        return {"seen": float(step)}
+
+    plan = replace(PLAN, steps=11, probe_every=4)
+    history = train(Line(), batches(), plan, ALONE, tmp_path, probe=probe).history
+    assert asked == [row["seen"] for row in history if "seen" in row] == [4, 8, 11]
+    assert [row["step"] for row in history] == [3, 4, 6, 8, 9, 11]
+
+
 @pytest.mark.parametrize("cut", [1, 3, 5, 11])
 def test_a_run_cut_anywhere_ends_the_same(tmp_path: Path, cut: int) -> None:
     whole = Line()
