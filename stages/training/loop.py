@@ -246,8 +246,9 @@ def _observe(window: Observed, observed: Observed) -> None:
 
 
 def _means(window: Observed, processes: Processes) -> dict[str, float]:
-    names = sorted(window)
-    pairs = torch.stack([torch.stack([value.double().cpu() for value in window[name]]) for name in names])
+    names = processes.agreed(window)  # a text may be absent from one process's batches, not from another's
+    nothing = torch.zeros(()), torch.zeros(())
+    pairs = torch.stack([torch.stack([v.double().cpu() for v in window.get(name, nothing)]) for name in names])
     totals = processes.total(pairs.to(processes.device, torch.float32)).double().cpu()
     window.clear()
     means = {name: (value / count).item() for name, (value, count) in zip(names, totals, strict=True) if count}

@@ -1,6 +1,7 @@
 """Who runs: one process on a CPU or a GPU, or one of many under ``accelerate launch`` or torchrun."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,15 @@ class Processes:
         dist.all_gather(parts, rows.detach().contiguous())
         parts[self.rank] = rows
         return torch.cat(parts)
+
+    def agreed(self, names: Iterable[str]) -> list[str]:
+        """The names that any process has, in order, on each of them."""
+        here = sorted(names)
+        if self.world == 1:
+            return here
+        held: list[list[str]] = [[] for _ in range(self.world)]
+        dist.all_gather_object(held, here)
+        return sorted(set().union(*held))
 
     def wait(self) -> None:
         """Return when every process has come here."""
