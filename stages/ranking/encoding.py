@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -182,9 +183,9 @@ def vectors_folder(model: Path | str, texts: str, longest: int, precision: str, 
     return folder
 
 
-def kept_type(precision: str) -> type[np.floating]:
+def kept_type(precision: str) -> np.dtype[Any]:
     """The numbers in which vectors are kept that were computed so."""
-    return np.float16 if precision == "bf16" else np.float32
+    return np.dtype(np.float16 if precision == "bf16" else np.float32)
 
 
 def make_room(newest: Path) -> None:

@@ -104,7 +104,7 @@ class Passages:
         """[n] records: ``dense`` [d′], ``piece`` [k] ascending, ``value`` [k]."""
         bag = self.towers.bag
         assert bag is not None
-        kind = np.dtype(kept_type(self.precision))
+        kind = kept_type(self.precision)
         piece = np.dtype(np.uint16 if len(bag.weight) <= 2**16 else np.int32)
         dense = self.towers.dense_width
         fields = [("dense", kind, (dense,)), ("piece", piece, (bag.kept,)), ("value", kind, (bag.kept,))]

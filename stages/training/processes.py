@@ -48,7 +48,7 @@ class Processes:
             return here
         held: list[list[str]] = [[] for _ in range(self.world)]
         dist.all_gather_object(held, here)
-        return sorted(set().union(*held))
+        return sorted({name for some in held for name in some})
 
     def wait(self) -> None:
         """Return when every process has come here."""
