@@ -124,6 +124,7 @@ def _alone(cells: Path) -> None:
 
 def prepare(project: Path, cells: Path, start: str) -> None:
     """A start's model, and the tables that its tokenizer decides."""
+    from stages.artifacts.files import whole
     from stages.backbone import backbone
     from stages.statistics import keywords, salience
     from stages.tokens import tokens
@@ -131,19 +132,17 @@ def prepare(project: Path, cells: Path, start: str) -> None:
     folder = cells / start
     if folder.is_dir():
         return
-    half = cells / f"{start}.half"
-    half.mkdir(parents=True, exist_ok=True)
     data = project / "data"
-    if start == "scratch":
-        backbone("scratch", half / "model", data / "passages.parquet", **SCRATCH)  # type: ignore[arg-type]
-    else:
-        backbone(str(project / "models/backbone"), half / "model")
-    tokens(data / "passages.parquet", half / "model", half / "tokens.parquet")
-    for name in ("doc2query", "continuations"):
-        tokens(data / f"{name}.parquet", half / "model", half / f"{name}.parquet")
-    keywords(half / "tokens.parquet", half / "keywords.parquet")
-    salience(half / "tokens.parquet", half / "salience.parquet")
-    half.rename(folder)
+    with whole(folder) as made:
+        if start == "scratch":
+            backbone("scratch", made / "model", data / "passages.parquet", **SCRATCH)  # type: ignore[arg-type]
+        else:
+            backbone(str(project / "models/backbone"), made / "model")
+        tokens(data / "passages.parquet", made / "model", made / "tokens.parquet")
+        for name in ("doc2query", "continuations"):
+            tokens(data / f"{name}.parquet", made / "model", made / f"{name}.parquet")
+        keywords(made / "tokens.parquet", made / "keywords.parquet")
+        salience(made / "tokens.parquet", made / "salience.parquet")
 
 
 def fill(project: Path, cells: Path, cell: Cell) -> Cell:
@@ -154,11 +153,10 @@ def fill(project: Path, cells: Path, cell: Cell) -> Cell:
     work.mkdir(exist_ok=True)
     seconds, tokens = _pretrain(cell, data, given, work)
     _finetune(cell, data, given, work)
-    found = {"pretraining_seconds": seconds, "pretraining_tokens": tokens, "steps": cell.steps} | _values(
-        data, given, work
-    )
-    with whole(cell.path(cells)) as partial_path:
-        partial_path.write_text(json.dumps(found, sort_keys=True))
+    found = {"pretraining_seconds": seconds, "pretraining_tokens": tokens, "steps": cell.steps}
+    found |= _values(data, given, work)
+    with whole(cell.path(cells)) as half:
+        half.write_text(json.dumps(found, sort_keys=True))
     remove(work)
     return cell
 
@@ -173,7 +171,8 @@ def _pretrain(cell: Cell, data: Path, given: Path, work: Path) -> tuple[float, f
         recipe["generator"] = (recipe["generator"] or {}) | {"steps": cell.steps}
     path = work / "recipe.yaml"
     path.write_text(yaml.safe_dump(recipe))
-    began, wall = time.process_time(), time.monotonic()
+    clocks = time.process_time, time.monotonic
+    began = [clock() for clock in clocks]
     pretrain(
         path,
         data / "passages.parquet",
@@ -190,9 +189,9 @@ def _pretrain(cell: Cell, data: Path, given: Path, work: Path) -> tuple[float, f
         checkpoint=1e9,
         **STARTS[cell.start].pretrain,
     )
-    spent, wall = time.process_time() - began, time.monotonic() - wall
+    processor, wall = (clock() - start for clock, start in zip(clocks, began, strict=True))
     told = read_json(work / "pretrain.json")
-    return spent, told["speed"]["tokens_per_second"] * wall if "speed" in told else 0.0
+    return processor, told["speed"]["tokens_per_second"] * wall if "speed" in told else 0.0
 
 
 def _finetune(cell: Cell, data: Path, given: Path, work: Path) -> None:

@@ -11,7 +11,7 @@ from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Values
 from stages.measuring.significance import holm, paired_p
-from stages.measuring.standing import BASELINE, LEVEL, Marks, columns_of, read_rows
+from stages.measuring.standing import BASELINE, LEVEL, Marks, columns_of, marks_of, read_rows
 
 SUMMARY = ("RR@10", "nDCG@10", "R@100")  # of the columns of `dvc exp show`
 
@@ -92,12 +92,9 @@ def table(
 ) -> None:
     """Print what every stage was worth."""
     rows = read_rows(metrics)
-    tests = read_json(significance)
-    lines = [_head(next(iter(rows.values())))]
-    for place, (name, row) in enumerate(rows.items()):
-        marks = Marks(tests.get(name, {}), list(rows)[place - 1] if place else "")
-        lines.append(_line(name, row, marks))
-    typer.echo("\n".join([*lines, "", *_legend(rows)]))
+    marks = marks_of(rows, read_json(significance))
+    lines = [_line(name, row, marks[name]) for name, row in rows.items()]
+    typer.echo("\n".join([_head(next(iter(rows.values()))), *lines, "", *_legend(rows)]))
 
 
 def _head(row: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from stages.artifacts.judgements import Asked, asked, passage_ids, rows_in
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash
-from stages.artifacts.tables import Run, Tokens
+from stages.artifacts.tables import SPLITS, Run, Tokens
 from stages.embedding.pieces import tokenised
 from stages.ranking.bags import has_bag
 from stages.ranking.encoding import Vectors, encode
@@ -41,7 +41,7 @@ def match(
     if has_bag(model):
         raise Refusal(f"{model}: vectors with a bag of words are searched (mine), not matched")
     processes, asks = join(), query_folder(model)
-    asking, ids = asked(queries, splits or ["train", "dev", "test"]), passage_ids(tokens)
+    asking, ids = asked(queries, splits or list(SPLITS)), passage_ids(tokens)
     wanted = _wanted(run, asking, ids, depth)
     pieces = read_ragged(Tokens, tokens, "pieces").take(wanted)
     texts = f"{content_hash(tokens)} {content_hash(run)} {content_hash(queries)} {splits} {depth}"

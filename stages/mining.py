@@ -8,6 +8,7 @@ import typer
 from stages.artifacts.documents import write_json
 from stages.artifacts.judgements import asked
 from stages.artifacts.scratch import content_hash
+from stages.artifacts.tables import SPLITS
 from stages.ranking import options
 from stages.ranking.corpus import Corpus, Reading, vectorised
 from stages.training.processes import join
@@ -27,7 +28,7 @@ def mine(
 ) -> None:
     """Rank the corpus for every query of some splits, exactly, with memory that does not grow with the corpus."""
     processes = join()
-    wanted = splits or ["train", "dev", "test"]
+    wanted = splits or list(SPLITS)
     asking, corpus = asked(queries, wanted), Corpus.read(tokens)
     reading = Reading(longest, longest_query, precision)
     found = vectorised(model, corpus, asking, f"{content_hash(queries)} {splits}", reading, processes)

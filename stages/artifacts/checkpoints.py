@@ -1,22 +1,20 @@
 """Models cross stages as sentence-transformers folders: safetensors, tokenizer, pooling, normalisation."""
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from stages.artifacts.attention import registered
-from stages.artifacts.documents import read_json
-from stages.artifacts.files import whole
+from stages.artifacts.documents import read_json, write_json
+from stages.artifacts.files import refuse_missing, whole
 from stages.artifacts.heads import Head, load_head
 from stages.artifacts.refusal import Refusal
+from stages.artifacts.tensors import load_tensors, save_tensors
 
 Pooling = Literal["cls", "mean"]
 
@@ -135,9 +133,7 @@ def load_encoder(folder: Path | str, dropout: float | None = 0.0) -> TextEncoder
     from transformers import AutoModel  # costs seconds: only when a model is really needed
 
     folder = Path(folder)
-    for name in ("config.json", WEIGHTS):
-        if not (folder / name).is_file():
-            raise Refusal(f"{folder / name}: no such file")
+    refuse_missing(folder, "config.json", WEIGHTS)
     quiet()
     stated = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout} if dropout is not None else {}
     transformer = AutoModel.from_pretrained(
@@ -168,7 +164,7 @@ def stated_pooling(folder: Path | str) -> Pooling:
 
 
 def stated_normalisation(folder: Path | str) -> bool:
-    """Whether modules.json ends in a normalisation."""
+    """Whether modules.json names a normalisation."""
     path = Path(folder) / "modules.json"
     return path.is_file() and any("Normalize" in module["type"] for module in read_json(path))
 
@@ -185,7 +181,7 @@ def save_encoder(
     with whole(folder) as partial:
         write_encoder(encoder, tokenizer_from, partial)
         if heads:
-            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in heads.items()}, partial / HEADS)
+            save_tensors(partial / HEADS, heads)
 
 
 def write_encoder(encoder: TextEncoder, tokenizer_from: Path | str, folder: Path) -> None:
@@ -215,14 +211,13 @@ def describe(folder: Path, pooling: Pooling, normalise: bool, config: Any, head:
         head.save(folder)
     pool = {"word_embedding_dimension": config.hidden_size}
     modes = {"pooling_mode_cls_token": pooling == "cls", "pooling_mode_mean_tokens": pooling == "mean"}
-    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
     for name, document in {
         "modules.json": modules,
         "1_Pooling/config.json": pool | modes,
         "sentence_bert_config.json": {"max_seq_length": config.max_position_embeddings, "do_lower_case": False},
         "config_sentence_transformers.json": {"similarity_fn_name": "cosine" if normalise else "dot"},
     }.items():
-        (folder / name).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_json(folder / name, document)
 
 
 def _kind(path: str) -> str:
@@ -236,9 +231,4 @@ def load_heads(folder: Path | str) -> dict[str, Tensor]:
         Refusal: the file is damaged.
     """
     path = Path(folder) / HEADS
-    if not path.is_file():
-        return {}
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise Refusal(f"{path}: not safetensors: {error}") from error
+    return load_tensors(path) if path.is_file() else {}

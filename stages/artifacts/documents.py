@@ -20,7 +20,7 @@ def read_yaml(path: Path | str) -> Any:
         return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise Refusal(f"{path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date without such a day, or bytes that are not UTF-8
         raise Refusal(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from stages.artifacts.refusal import Refusal
+
 
 @contextmanager
 def whole(path: Path | str) -> Iterator[Path]:
@@ -25,6 +27,13 @@ def whole(path: Path | str) -> Iterator[Path]:
         os.replace(partial, target)
     finally:
         remove(partial)
+
+
+def refuse_missing(folder: Path, *names: str) -> None:
+    """Raise `Refusal` for the first of some files that a folder has not."""
+    for name in names:
+        if not (folder / name).is_file():
+            raise Refusal(f"{folder / name}: no such file")
 
 
 def remove(path: Path) -> None:

@@ -1,15 +1,15 @@
 """What a retriever may put behind its pooling: linear maps and layer norms, as sentence-transformers' modules."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from stages.artifacts.documents import read_json
+from stages.artifacts.documents import read_json, write_json
+from stages.artifacts.files import refuse_missing
 from stages.artifacts.refusal import Refusal
+from stages.artifacts.tensors import load_tensors, save_tensors
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -89,11 +89,8 @@ class Head(nn.Sequential):
     def save(self, folder: Path) -> None:
         """Write every module below a model folder."""
         for name, module in self.parts():
-            (folder / name).mkdir()
-            config = json.dumps(module.config(), indent=2, sort_keys=True)
-            (folder / name / CONFIG).write_text(config + "\n", encoding="utf-8")
-            tensors = {key: value.detach().cpu().contiguous() for key, value in module.state_dict().items()}
-            save_file(tensors, folder / name / WEIGHTS)
+            write_json(folder / name / CONFIG, module.config())
+            save_tensors(folder / name / WEIGHTS, module.state_dict())
 
 
 def new_head(inside: int, outside: int, norm: bool, seed: int) -> Head:
@@ -108,7 +105,7 @@ def load_head(folder: Path) -> Head | None:
     """The modules between pooling and normalisation that modules.json names; None where there are none.
 
     Raises:
-        Refusal: a module's file is missing, or its activation is none that is known here.
+        Refusal: a module's file is missing or damaged, or its activation is none that is known here.
     """
     path = folder / "modules.json"
     named = read_json(path) if path.is_file() else []
@@ -118,9 +115,7 @@ def load_head(folder: Path) -> Head | None:
 
 
 def _loaded(kind: str, folder: Path) -> Dense | LayerNorm:
-    for name in (CONFIG, WEIGHTS):
-        if not (folder / name).is_file():
-            raise Refusal(f"{folder / name}: no such file")
+    refuse_missing(folder, CONFIG, WEIGHTS)
     config = read_json(folder / CONFIG)
     module: Dense | LayerNorm
     if kind == "LayerNorm":
@@ -131,5 +126,5 @@ def _loaded(kind: str, folder: Path) -> Dense | LayerNorm:
             raise Refusal(f"{folder / CONFIG}: activation_function {activation} is unknown here")
         sizes = config["in_features"], config["out_features"], config.get("bias", True)
         module = Dense(*sizes, ACTIVATIONS[activation]())
-    module.load_state_dict(load_file(folder / WEIGHTS))
+    module.load_state_dict(load_tensors(folder / WEIGHTS))
     return module

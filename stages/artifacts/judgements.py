@@ -14,7 +14,7 @@ from stages.artifacts.tables import Qrels, Queries, Table, Tokens
 
 @dataclass(frozen=True)
 class Asked:
-    """The queries of one split.
+    """The queries of one split or several.
 
     Attributes:
         ids: [n] strings.

@@ -23,16 +23,20 @@ def scratch(stage: str, settings: Mapping[str, Any], inputs: Iterable[Path | str
     Says on standard error whether a run is resumed, or which other runs of the stage were left unfinished.
     Delete it with `files.remove` when the stage has written its outputs.
     """
-    home = Path(os.environ.get(HOME, ".isthmus"))
-    folder = home / f"{stage}-{fingerprint(settings, inputs, code())}"
-    others = [other for other in home.glob(f"{stage}-*") if other != folder]
+    folder = home() / f"{stage}-{fingerprint(settings, inputs, code())}"
+    others = [other for other in home().glob(f"{stage}-*") if other != folder]
     if folder.is_dir() and any(folder.iterdir()):
         print(f"{stage}: resuming the interrupted run in {folder}", file=sys.stderr)
     elif others:
         told = "other code, parameters or inputs"
-        print(f"{stage}: starting afresh; {len(others)} unfinished with {told} kept in {home}", file=sys.stderr)
+        print(f"{stage}: starting afresh; {len(others)} unfinished with {told} kept in {home()}", file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def home() -> Path:
+    """The folder of everything that outlives an interrupted run."""
+    return Path(os.environ.get(HOME, ".isthmus"))
 
 
 def fingerprint(settings: Mapping[str, Any], inputs: Iterable[Path | str], program: str = "") -> str:

@@ -18,6 +18,7 @@ from stages.artifacts.files import whole
 from stages.artifacts.refusal import Refusal
 
 ROWS = 16_384  # rows in a row group: the unit in which every stage reads and writes
+SPLITS = ("train", "dev", "test")  # of queries
 
 
 class Writer:
@@ -79,8 +80,7 @@ class Table:
             Refusal: the file is missing, is not Parquet, has other columns, or holds a null or a NaN.
         """
         with self.open(path) as file:
-            schema = self.schema if columns is None else pa.schema([self.schema.field(c) for c in columns])
-            start = 0
+            schema, start = self.part(columns), 0
             for batch in file.iter_batches(batch_size=ROWS, columns=columns):
                 _refuse_holes(batch, schema, path, start)
                 start += batch.num_rows
@@ -88,9 +88,11 @@ class Table:
 
     def read(self, path: Path | str, columns: list[str] | None = None) -> pa.Table:
         """The whole file, for tables known to be small. Raises `Refusal` as `stream` does."""
-        batches = list(self.stream(path, columns))
-        schema = self.schema if columns is None else pa.schema([self.schema.field(c) for c in columns])
-        return pa.Table.from_batches(batches, schema)
+        return pa.Table.from_batches(list(self.stream(path, columns)), self.part(columns))
+
+    def part(self, columns: list[str] | None) -> pa.Schema:
+        """The schema of some columns; of all where None."""
+        return self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
 
     def count(self, path: Path | str) -> int:
         """The number of rows, from the footer."""
@@ -121,6 +123,9 @@ class Table:
         extra = [name for name in found.names if name not in self.schema.names]
         if extra:
             raise Refusal(f"{path}: column {extra[0]} does not belong in a {self.name} table")
+        if found.names != self.schema.names:
+            wanted = ", ".join(self.schema.names)
+            raise Refusal(f"{path}: columns are {', '.join(found.names)}; a {self.name} table has {wanted}")
 
     def conform(self, rows: pa.Table | pa.RecordBatch | dict[str, Any], path: str, start: int) -> pa.Table:
         """The rows as an Arrow table of this schema, ``start`` being the first row's number in messages."""

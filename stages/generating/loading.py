@@ -14,6 +14,7 @@ from stages.artifacts.refusal import Refusal
 from stages.generating.generators import Causal, EncoderDecoder, Generator
 from stages.generating.pieces import Pieces
 from stages.generating.sampling import Sampling
+from stages.training.processes import weights_type
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 Family = Literal["encoder-decoder", "causal"]
@@ -45,8 +46,7 @@ def load(checkpoint: str, family: Family, precision: str, device: torch.device) 
         Refusal: weights or tokenizer are missing or damaged.
     """
     auto = "AutoModelForSeq2SeqLM" if family == "encoder-decoder" else "AutoModelForCausalLM"
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    model = _from(auto, checkpoint, dtype=dtype)
+    model = _from(auto, checkpoint, dtype=weights_type(precision))
     generator = EncoderDecoder if family == "encoder-decoder" else Causal
     return generator(model, _pieces(checkpoint), device)
 

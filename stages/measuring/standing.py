@@ -1,5 +1,6 @@
 """What the table of the chain says of a row: its measures, and which differences chance alone would not make."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,12 @@ def read_rows(folder: Path) -> dict[str, Any]:
         if not {"queries", "split", "depth", "RR@10", *measures} <= set(rows[path.stem]):
             raise Refusal(f"{path}: not an evaluation with the measures {', '.join(measures or COLUMNS)}")
     return rows
+
+
+def marks_of(rows: Iterable[str], tests: dict[str, Any]) -> dict[str, Marks]:
+    """The marks of each row, by name; ``tests`` is what the command significance wrote, ``rows`` are in order."""
+    names = list(rows)
+    return {name: Marks(tests.get(name, {}), above) for name, above in zip(names, ["", *names], strict=False)}
 
 
 def columns_of(row: dict[str, Any]) -> list[str]:

@@ -32,10 +32,10 @@ def answering(passages: Path | str, row: np.ndarray, query: np.ndarray, answers:
     The passages are streamed once, whatever the order of the pairs.
     """
     order, start, done = np.argsort(row, kind="stable"), 0, 0
-    found = np.zeros(len(row), dtype=bool)
+    rising, found = row[order], np.zeros(len(row), dtype=bool)
     for batch in Passages.stream(passages, ["text"]):
         end = start + batch.num_rows
-        last = int(np.searchsorted(row[order], end))
+        last = int(np.searchsorted(rising, end))
         texts = batch.column("text")
         for pair in order[done:last]:
             found[pair] = holds(texts[int(row[pair]) - start].as_py(), answers[query[pair]])

@@ -5,18 +5,17 @@ its own, or the masked language model's. A retriever's folder keeps it there, an
 passage's bag is kept.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from stages.artifacts.checkpoints import HEADS, TextEncoder, load_heads
-from stages.artifacts.documents import read_json
+from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.refusal import Refusal
+from stages.artifacts.tensors import save_tensors
 
 CONFIG = "bag.json"
 OWN = ".lpu.weight"
@@ -67,10 +66,8 @@ class Bag(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write the head and what is kept into a model folder."""
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self.parameters_by_name().items()}
-        save_file(tensors, folder / HEADS)
-        document = json.dumps({"dense": self.dense, "kept": self.kept}, indent=2, sort_keys=True)
-        (folder / CONFIG).write_text(document + "\n", encoding="utf-8")
+        save_tensors(folder / HEADS, self.parameters_by_name())
+        write_json(folder / CONFIG, {"dense": self.dense, "kept": self.kept})
 
 
 def sparse(bag: Tensor, kept: int) -> Tensor:

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from stages.artifacts.checkpoints import Vocabulary
 from stages.artifacts.ragged import Ragged
-from stages.embedding.pieces import Padded, chunks, lengths_of, single
+from stages.embedding.pieces import Padded, chunks, framed_lengths, places_in, single
 from stages.ranking.groups import Groups
 from stages.ranking.objective import Objective
 from stages.ranking.sampling import Drawn, Sampler
@@ -92,10 +92,8 @@ class Batches:
 
     def _texts(self, pieces: Ragged, rows: np.ndarray, longest: int) -> tuple[list[Padded], np.ndarray]:
         """Chunks of different texts, and the place of each row among the chunks' rows."""
-        parts = chunks(lengths_of(pieces, rows, longest - 2) + 2, self.chunk)
-        place = np.empty(len(rows), dtype=np.int64)
-        place[np.concatenate(parts)] = np.arange(len(rows))
-        return [single(pieces, rows[part], self.vocabulary, longest) for part in parts], place
+        parts = chunks(framed_lengths(pieces, rows, longest), self.chunk)
+        return [single(pieces, rows[part], self.vocabulary, longest) for part in parts], places_in(parts)
 
 
 def allowed(groups: Groups, drawn: Drawn) -> np.ndarray:

@@ -10,15 +10,14 @@ from torch import Tensor, nn
 
 from stages.artifacts.attention import NAME, registered
 from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, copy_tokenizer, quiet
-from stages.artifacts.files import whole
+from stages.artifacts.files import refuse_missing, whole
 from stages.artifacts.ragged import Ragged
-from stages.artifacts.refusal import Refusal
-from stages.embedding.pieces import Padded, chunks, lengths_of
+from stages.embedding.pieces import Padded, chunks, lengths_of, places_in
 from stages.ranking.losses import consistent, listwise
 from stages.ranking.pieces import paired
 from stages.ranking.sampling import Sampler
 from stages.training.loop import Observed
-from stages.training.processes import Processes
+from stages.training.processes import Processes, weights_type
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -70,9 +69,7 @@ def load_crossencoder(folder: Path | str, dropout: float = 0.0, seed: int = 0) -
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification, logging
 
-    for name in ("config.json", WEIGHTS):
-        if not (Path(folder) / name).is_file():
-            raise Refusal(f"{Path(folder) / name}: no such file")
+    refuse_missing(Path(folder), "config.json", WEIGHTS)
     config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True, trust_remote_code=False)
     for name in DROPOUTS:
         if hasattr(config, name):
@@ -91,8 +88,7 @@ def load_crossencoder(folder: Path | str, dropout: float = 0.0, seed: int = 0) -
 
 def for_inference(folder: Path | str, precision: str, device: torch.device) -> CrossEncoder:
     """A cross-encoder whose weights are cast once."""
-    model = load_crossencoder(folder).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
-    return model.eval()
+    return load_crossencoder(folder).to(device, weights_type(precision)).eval()
 
 
 def save_crossencoder(model: CrossEncoder, tokenizer_from: Path | str, folder: Path | str) -> None:
@@ -193,11 +189,10 @@ class Batches:
         owners, rows = np.repeat(queries, passages.shape[1]), passages.ravel()
         lengths = self.pairs.lengths(owners, rows)
         parts = chunks(lengths, self.chunk)
-        places = np.empty(len(rows), dtype=np.int64)
-        places[np.concatenate(parts)] = np.arange(len(rows))
+        places = places_in(parts).reshape(passages.shape)
         pairs = [self.pairs.padded(owners[part], rows[part]) for part in parts]
         counts = {"queries": len(queries), "tokens": int(lengths.sum())}
-        return Batch(pairs, torch.from_numpy(places.reshape(passages.shape)), torch.from_numpy(prior), counts)
+        return Batch(pairs, torch.from_numpy(places), torch.from_numpy(prior), counts)
 
 
 class Reranker(nn.Module):

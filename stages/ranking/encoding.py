@@ -4,25 +4,26 @@ Vectors are kept under a fingerprint of the model, the texts and the settings, s
 what is missing and another command that needs the same vectors encodes nothing.
 """
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from stages.artifacts import checkpoints, heads, scratch
+from stages.artifacts import attention, checkpoints, heads, scratch
 from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabulary
 from stages.artifacts.ragged import Ragged
+from stages.embedding import pieces as framing
 from stages.embedding import vectors
-from stages.embedding.pieces import lengths_of
+from stages.embedding.pieces import framed_lengths
 from stages.embedding.vectors import encode_rows
 from stages.ranking import bags, towers
 from stages.ranking.shards import Shards
-from stages.training.processes import Processes
+from stages.training.processes import Processes, weights_type
 from stages.training.progress import Progress
 
 SHARD = 8_192  # rows: what is encoded and kept at once
@@ -96,6 +97,36 @@ class Vectors:
         return Vectors([rows[start : start + size] for start in range(0, len(rows), size)], size=size)
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A set of vectors that is asked for, whether it has been made or not.
+
+    Attributes:
+        folder: where it lies; see `vectors_folder`.
+        pieces: the texts, without special pieces.
+        longest: pieces to which a text is cut, special ones included.
+        what: what the progress bar says.
+    """
+
+    folder: Path
+    pieces: Ragged
+    longest: int
+    what: str
+
+    @property
+    def shards(self) -> range:
+        """The numbers of all shards."""
+        return range(-(-len(self.pieces) // SHARD))
+
+    def rows(self, shard: int) -> np.ndarray:
+        """The rows of a shard."""
+        return np.arange(shard * SHARD, min((shard + 1) * SHARD, len(self.pieces)))
+
+    def tokens(self, rows: np.ndarray) -> int:
+        """Real pieces of some rows, special ones included."""
+        return int(framed_lengths(self.pieces, rows, self.longest).sum())
+
+
 def encode(
     model: Path | str,
     pieces: Ragged,
@@ -118,28 +149,18 @@ def encode(
 
     def reader() -> Reader:
         encoder, vocabulary = for_inference(model, precision, processes.device), load_vocabulary(model)
-        kept = np.float16 if precision == "bf16" else np.float32
-        return lambda rows: encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept)
+        return lambda rows: encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept_type(precision))
 
-    return kept_vectors(model, pieces, texts, longest, precision, processes, what, reader)
+    wanted = Wanted(vectors_folder(model, texts, longest, precision, __file__), pieces, longest, what)
+    return kept_vectors(wanted, processes, reader)
 
 
-def kept_vectors(
-    model: Path | str,
-    pieces: Ragged,
-    texts: str,
-    longest: int,
-    precision: str,
-    processes: Processes,
-    what: str,
-    reader: Callable[[], Reader],
-) -> Vectors:
-    """The shards that are kept, and those that ``reader()`` makes of the rows that are missing; see `encode`."""
-    shards = Shards(vectors_folder(model, texts, longest, precision))
-    numbers = range(-(-len(pieces) // SHARD))
+def kept_vectors(wanted: Wanted, processes: Processes, reader: Callable[[], Reader]) -> Vectors:
+    """The shards that are there, and those that ``reader()`` makes of the rows that are missing; see `encode`."""
+    shards, numbers = Shards(wanted.folder), wanted.shards
     missing = [number for number in numbers[processes.rank :: processes.world] if not shards.has(number)]
     if missing:
-        _encode_shards(reader(), pieces, shards, missing, longest, what)
+        _encode_shards(wanted, shards, missing, reader())
     processes.wait()
     (shards.folder / USED).touch()
     if processes.first:
@@ -147,15 +168,24 @@ def kept_vectors(
     return Vectors([shards.load(number) for number in numbers], *shards.spent(), len(missing), SHARD)
 
 
-def vectors_folder(model: Path | str, texts: str, longest: int, precision: str) -> Path:
-    """Where the vectors of these texts by this model are kept; made if absent."""
-    modules = vectors, checkpoints, heads, bags, towers
-    program = "".join(scratch.content_hash(Path(str(file))) for file in (__file__, *(m.__file__ for m in modules)))
+def vectors_folder(model: Path | str, texts: str, longest: int, precision: str, maker: str) -> Path:
+    """Where the vectors of these texts by this model are kept; made if absent.
+
+    Args:
+        maker: the file whose code makes them: another's vectors, or those of its older self, are others.
+    """
+    modules = attention, bags, checkpoints, heads, framing, towers, vectors
+    files = (maker, __file__, *(str(module.__file__) for module in modules))
+    program = "".join(scratch.content_hash(Path(file)) for file in files)
     settings = {"texts": texts, "longest": longest, "precision": precision, "shard": SHARD}
-    home = Path(os.environ.get(scratch.HOME, ".isthmus"))
-    folder = home / f"vectors-{scratch.fingerprint(settings, [model], program)}"
+    folder = scratch.home() / f"vectors-{scratch.fingerprint(settings, [model], program)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def kept_type(precision: str) -> np.dtype[Any]:
+    """The numbers in which vectors are kept that were computed so."""
+    return np.dtype(np.float16 if precision == "bf16" else np.float32)
 
 
 def make_room(newest: Path) -> None:
@@ -166,19 +196,17 @@ def make_room(newest: Path) -> None:
 
 
 def for_inference(model: Path | str, precision: str, device: torch.device) -> TextEncoder:
-    """The encoder of a folder, its weights cast once: autocast would cast them at every call."""
+    """The encoder of a folder, its weights cast once."""
     encoder = load_encoder(model).to(device)
-    encoder.transformer.to(torch.bfloat16 if precision == "bf16" else torch.float32)
+    encoder.transformer.to(weights_type(precision))
     return encoder.eval()
 
 
-def _encode_shards(read: Reader, pieces: Ragged, shards: Shards, numbers: list[int], longest: int, what: str) -> None:
-    total = sum(min(SHARD, len(pieces) - number * SHARD) for number in numbers)
-    with Progress(what, total, "texts") as bar:
+def _encode_shards(wanted: Wanted, shards: Shards, numbers: list[int], read: Reader) -> None:
+    with Progress(wanted.what, sum(len(wanted.rows(number)) for number in numbers), "texts") as bar:
         for number in numbers:
-            began = time.monotonic()
-            rows = np.arange(number * SHARD, min((number + 1) * SHARD, len(pieces)))
+            began, rows = time.monotonic(), wanted.rows(number)
             made = read(rows)
-            tokens, seconds = int((lengths_of(pieces, rows, longest - 2) + 2).sum()), time.monotonic() - began
+            tokens, seconds = wanted.tokens(rows), time.monotonic() - began
             shards.save(number, made, tokens, seconds)
             bar.advance(len(rows), f"{tokens / seconds:,.0f} tokens/s")

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stages.artifacts.checkpoints import load_vocabulary
+from stages.artifacts.checkpoints import Vocabulary, load_vocabulary
 from stages.artifacts.documents import read_json
 from stages.artifacts.ragged import Ragged
-from stages.embedding.pieces import chunks, lengths_of, single
+from stages.embedding.pieces import chunks, framed_lengths, single
 from stages.embedding.vectors import BUDGET
-from stages.ranking.encoding import SHARD, Vectors, kept_vectors
+from stages.ranking.encoding import SHARD, Vectors, Wanted, kept_type, kept_vectors, vectors_folder
 from stages.ranking.towers import Towers, load_for_inference
 from stages.training.processes import Processes
 
@@ -81,9 +81,11 @@ def encode_hybrid(
     """As `encoding.encode`, by a retriever whose folder has a bag."""
 
     def reader() -> "Passages":
-        return Passages(load_for_inference(model, precision, processes.device), pieces, longest, precision, model)
+        towers = load_for_inference(model, precision, processes.device)
+        return Passages(towers, pieces, longest, precision, load_vocabulary(model))
 
-    vectors = kept_vectors(model, pieces, texts, longest, precision, processes, what, reader)
+    wanted = Wanted(vectors_folder(model, texts, longest, precision, __file__), pieces, longest, what)
+    vectors = kept_vectors(wanted, processes, reader)
     size = read_json(model / "config.json")["vocab_size"]
     return HybridVectors(vectors.shards, vectors.tokens, vectors.seconds, vectors.fresh, SHARD, size)
 
@@ -96,18 +98,18 @@ class Passages:
     pieces: Ragged
     longest: int
     precision: str
-    model: Path
+    vocabulary: Vocabulary
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """[n] records: ``dense`` [d′], ``piece`` [k] ascending, ``value`` [k]."""
         bag = self.towers.bag
         assert bag is not None
-        kind = np.dtype(np.float16 if self.precision == "bf16" else np.float32)
+        kind = kept_type(self.precision)
         piece = np.dtype(np.uint16 if len(bag.weight) <= 2**16 else np.int32)
         dense = self.towers.dense_width
         fields = [("dense", kind, (dense,)), ("piece", piece, (bag.kept,)), ("value", kind, (bag.kept,))]
         out = np.empty(len(rows), fields)
-        for chunk, vectors in encoded(self.towers, self.pieces, rows, self.longest, self.model, asks=False):
+        for chunk, vectors in encoded(self.towers, self.pieces, rows, self.longest, self.vocabulary, asks=False):
             whole = vectors[:, dense:]
             best = whole.abs().topk(bag.kept, dim=1).indices.sort(dim=1).values  # what is not kept is zero
             out["dense"][chunk] = vectors[:, :dense].cpu().numpy()
@@ -134,23 +136,22 @@ class Questions:
 
     def blocks(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (first row, [≤ rows, d′ + V] float32) over all queries."""
-        towers = load_for_inference(self.model, self.precision, self.device)
+        towers, vocabulary = load_for_inference(self.model, self.precision, self.device), load_vocabulary(self.model)
         for start in range(0, len(self.pieces), rows):
             began, some = time.monotonic(), np.arange(start, min(start + rows, len(self.pieces)))
             block = np.empty((len(some), towers.width), dtype=np.float32)
-            for chunk, vectors in encoded(towers, self.pieces, some, self.longest, self.model, asks=True):
+            for chunk, vectors in encoded(towers, self.pieces, some, self.longest, vocabulary, asks=True):
                 block[chunk] = vectors.cpu().numpy()
-            self.tokens += int((lengths_of(self.pieces, some, self.longest - 2) + 2).sum())
+            self.tokens += int(framed_lengths(self.pieces, some, self.longest).sum())
             self.seconds += time.monotonic() - began
             yield start, block
 
 
 @torch.inference_mode()
 def encoded(
-    towers: Towers, pieces: Ragged, rows: np.ndarray, longest: int, model: Path, asks: bool
+    towers: Towers, pieces: Ragged, rows: np.ndarray, longest: int, vocabulary: Vocabulary, asks: bool
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
     """Yield (places among ``rows``, their [n, d′ + V] float32 vectors) in batches of like length."""
-    device, vocabulary = next(towers.parameters()).device, load_vocabulary(model)
-    lengths = lengths_of(pieces, rows, longest - 2) + 2
-    for chunk in chunks(lengths, BUDGET[device.type]):
+    device = next(towers.parameters()).device
+    for chunk in chunks(framed_lengths(pieces, rows, longest), BUDGET[device.type]):
         yield chunk, towers(single(pieces, rows[chunk], vocabulary, longest).to(device), asks)

@@ -108,8 +108,9 @@ class Index:
                 place, row = np.nonzero(queries[some] @ block.T >= floors[some, None])
                 places.append(place)
                 found.append(start + row)
+            place, row = np.concatenate(places), np.concatenate(found)
             for i, query in enumerate(some):
-                rows = np.concatenate(found)[np.concatenate(places) == i][None]
+                rows = row[place == i][None]
                 yield query, self._sorted(rows, self._exact(queries[[query]], rows))
 
 

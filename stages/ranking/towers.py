@@ -17,6 +17,7 @@ from stages.artifacts.heads import new_head
 from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import Padded
 from stages.ranking.bags import CONFIG, Bag, has_bag, load_bag
+from stages.training.processes import weights_type
 
 QUERY = "query"
 Behind = Literal["none", "linear", "linear-norm"]
@@ -118,9 +119,8 @@ def load_for_inference(folder: Path, precision: str, device: torch.device) -> To
     encoder = load_encoder(folder)
     bag = load_bag(folder, encoder)
     towers = Towers(encoder, None, bag).to(device)
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    encoder.transformer.to(kind)
-    bag.to(kind)
+    encoder.transformer.to(weights_type(precision))
+    bag.to(weights_type(precision))
     return towers.eval()
 
 

@@ -4,32 +4,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stages.artifacts.files import whole
-from stages.measuring.standing import Marks, columns_of
+from stages.measuring.standing import columns_of, marks_of
 from stages.reporting import audit as audits
 from stages.reporting import charts
 from stages.reporting.audit import Audit
+from stages.reporting.templates import environment
 
 LOSSES = ("loss", "contrastive", "distillation")
 ORDER = ("pretrain", "retriever1", "retriever2", "reranker", "retriever")
 UNDRAWN = ("filled", "masked", "negatives")  # counts that hardly move: the tables have them
 
 
-def environment() -> Environment:
-    """Templates of this room; what they are given is escaped, what they lack is an error."""
-    loader = FileSystemLoader(Path(__file__).parent)
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    made.lstrip_blocks = made.keep_trailing_newline = True
-    made.filters |= {"number": number, "percent": percent, "rank": rank, "said": said}
-    return made
-
-
 def write_page(out: Path, **found: Any) -> None:
     """Write the page, whole or not at all."""
-    text = environment().get_template("page.html").render(**found)
+    templates = environment(Path(__file__).parent, escaped=True)
+    templates.filters |= {"number": number, "percent": percent, "rank": rank, "said": said}
+    text = templates.get_template("page.html").render(**found)
     with whole(out) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -37,10 +30,9 @@ def write_page(out: Path, **found: Any) -> None:
 def chain(rows: dict[str, Any], tests: dict[str, Any]) -> dict[str, Any]:
     """The chain's table: its measures, and every row's means, intervals and marks; and its charts."""
     measures = columns_of(next(iter(rows.values())))
-    names, lines = list(rows), []
-    for place, (name, row) in enumerate(rows.items()):
-        marks = Marks(tests.get(name, {}), names[place - 1] if place else "")
-        cells = [row[measure] | {"marks": marks.of(measure)} for measure in measures]
+    marks, lines = marks_of(rows, tests), []
+    for name, row in rows.items():
+        cells = [row[measure] | {"marks": marks[name].of(measure)} for measure in measures]
         lines.append({"name": name, "cells": cells, "depth": row["depth"]})
     drawn = [_intervals(rows, measure) for measure in measures[:2]]
     one = next(iter(rows.values()))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Judgement, Passage, Query
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Judgement, Passage, Query
 from stages.sources.lines import columns, count_lines, field, grade, json_rows, rows
 
 HEADER = ["query-id", "corpus-id", "score"]

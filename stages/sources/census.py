@@ -6,9 +6,10 @@ from itertools import groupby
 
 import numpy as np
 
+from stages.artifacts.identity import digest, normalised
 from stages.artifacts.refusal import Refusal
 from stages.sources.collection import Passage, Source
-from stages.sources.identity import digest, lot, normalised
+from stages.sources.lots import lot
 from stages.sources.splits import refuse_id
 
 

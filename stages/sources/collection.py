@@ -6,7 +6,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from stages.artifacts.refusal import Refusal
 
-SPLITS = ("train", "dev", "test")
 # stages/sources/READER.py, chosen by the prefix of a source
 READERS = ("beir", "docstrings", "dpr", "ir_datasets", "mind", "msmarco", "msmarco_documents", "trec")
 

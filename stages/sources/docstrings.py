@@ -17,10 +17,11 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import NamedTuple
 
+from stages.artifacts.identity import WORDS, normalised
 from stages.artifacts.refusal import Refusal
 from stages.sources import sentences
 from stages.sources.collection import Judgement, Passage, Query
-from stages.sources.identity import WORDS, lot, normalised
+from stages.sources.lots import lot
 
 TRAIN, DEV = 0.65, 0.75  # a name's lot below the first is a training name, below the second a development name
 SHORTEST_QUERY, LONGEST_QUERY = 3, 40  # words: fewer are a heading, more are no sentence

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Answer, Judgement, Passage, Query
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Answer, Judgement, Passage, Query
 from stages.sources.lines import count_lines, json_array, json_rows, tsv_rows
 
 HEADER = ["id", "text", "title"]

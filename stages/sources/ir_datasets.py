@@ -12,7 +12,8 @@ from typing import Any
 import ir_datasets
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Answer, Judgement, Passage, Query
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Answer, Judgement, Passage, Query
 from stages.sources.lines import grade
 
 # MS MARCO's papers report the small development set; other catalogues say validation.

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Judgement, Passage, Query
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Judgement, Passage, Query
 from stages.sources.lines import columns, count_lines, rows
 
 NEWEST = 50  # titles of a history; 512 pieces hold about 40

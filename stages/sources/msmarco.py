@@ -4,15 +4,16 @@ https://microsoft.github.io/msmarco/Datasets. Titles are not part of it: RocketQ
 document collection (para.title.txt, lines ``pid title``), and where that file is there it is used.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Judgement, Passage, Query
-from stages.sources.lines import columns, count_lines, grade, rows
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Judgement, Passage, Query
+from stages.sources.lines import columns, count_lines, rows
+from stages.sources.tabular import judgements_of, tsv_queries
 
-UNTITLED = "-"
+UNTITLED = "-"  # how para.title.txt writes that there is no title
 
 
 class MsMarco:
@@ -40,15 +41,11 @@ class MsMarco:
 
     def queries(self) -> Iterator[Query]:
         for path in self.asked.values():
-            for row, line in rows(path):
-                name, text = columns(line, 2, path, row)
-                yield Query(name, text, str(path), row)
+            yield from tsv_queries(path)
 
     def judgements(self) -> Iterator[Judgement]:
         for split, path in self.qrels.items():
-            for row, line in rows(path):
-                query, passage, relevance = judged(line, path, row)
-                yield Judgement(split, query, passage, relevance, str(path), row)
+            yield from judgements_of(split, path)
 
     def _titles(self) -> Iterator[tuple[int, str, str]]:
         """(row, passage, title) in the order of the collection, in which passages may be left out."""
@@ -74,15 +71,3 @@ def _by_split(folder: Path) -> dict[str, Path]:
     if not found:
         raise Refusal(f"{folder}: no qrels.*.tsv is there")
     return {split: found[split] for split in SPLITS if split in found}
-
-
-def judged(line: str, path: Path, row: int) -> tuple[str, str, int]:
-    """(query, passage, relevance) of a line in one of the forms that are about.
-
-    ``query passage``, ``query passage relevance``, or TREC's ``query iteration passage relevance``, by tabs or blanks.
-    """
-    cells = re.split(r"[ \t]+", line.strip())
-    if not 2 <= len(cells) <= 4:
-        raise Refusal(f"{path}: row {row}: {len(cells)} columns, expected 2 to 4")
-    passage = cells[2] if len(cells) == 4 else cells[1]
-    return cells[0], passage, 1 if len(cells) == 2 else grade(cells[-1], "relevance", path, row)

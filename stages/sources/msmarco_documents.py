@@ -10,9 +10,9 @@ from pathlib import Path
 from stages.artifacts.refusal import Refusal
 from stages.sources.collection import Judgement, Passage, Query
 from stages.sources.lines import columns, count_lines, rows
-from stages.sources.msmarco import judged
+from stages.sources.tabular import judgements_of, tsv_queries
 
-SPLITS = {"train": "doctrain", "dev": "docdev"}
+NAMES = {"train": "doctrain", "dev": "docdev"}
 
 
 class MsMarcoDocuments:
@@ -20,7 +20,7 @@ class MsMarcoDocuments:
 
     def __init__(self, folder: Path):
         self.documents = folder / "msmarco-docs.tsv"
-        files = {split: folder / f"msmarco-{name}-qrels.tsv" for split, name in SPLITS.items()}
+        files = {split: folder / f"msmarco-{name}-qrels.tsv" for split, name in NAMES.items()}
         self.qrels = {split: path for split, path in files.items() if path.exists()}
         if not self.qrels:
             raise Refusal(f"{folder}: neither {' nor '.join(path.name for path in files.values())} is there")
@@ -35,16 +35,11 @@ class MsMarcoDocuments:
 
     def queries(self) -> Iterator[Query]:
         for split in self.qrels:
-            path = self.documents.with_name(f"msmarco-{SPLITS[split]}-queries.tsv")
-            for row, line in rows(path):
-                name, text = columns(line, 2, path, row)
-                yield Query(name, text, str(path), row)
+            yield from tsv_queries(self.documents.with_name(f"msmarco-{NAMES[split]}-queries.tsv"))
 
     def judgements(self) -> Iterator[Judgement]:
         for split, path in self.qrels.items():
-            for row, line in rows(path):
-                query, document, relevance = judged(line, path, row)
-                yield Judgement(split, query, document, relevance, str(path), row)
+            yield from judgements_of(split, path)
 
 
 def read(rest: str, words: int) -> MsMarcoDocuments:

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from stages.artifacts.tables import Qrels, Queries
-from stages.sources.collection import SPLITS
+from stages.artifacts.tables import SPLITS, Qrels, Queries
 from stages.sources.splits import Labels
 
 

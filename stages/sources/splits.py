@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from stages.artifacts.identity import digest, normalised
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Answer, Answering, Judgement, Query, Source
-from stages.sources.identity import digest, lot, normalised
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Answer, Answering, Judgement, Query, Source
+from stages.sources.lots import lot
 
 
 @dataclass

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from stages.artifacts.refusal import Refusal
 from stages.sources.collection import Judgement, Passage, Query
-from stages.sources.lines import columns, rows
-from stages.sources.msmarco import judged
+from stages.sources.tabular import judgements_of, tsv_queries
 
 
 class Trec:
@@ -26,14 +25,10 @@ class Trec:
         raise Refusal(f"source trec: {self.topics} comes without passages (python -m stages topics reads it)")
 
     def queries(self) -> Iterator[Query]:
-        for row, line in rows(self.topics):
-            name, text = columns(line, 2, self.topics, row)
-            yield Query(name, text, str(self.topics), row)
+        return tsv_queries(self.topics)
 
     def judgements(self) -> Iterator[Judgement]:
-        for row, line in rows(self.qrels):
-            query, passage, relevance = judged(line, self.qrels, row)
-            yield Judgement("test", query, passage, relevance, str(self.qrels), row)
+        return judgements_of("test", self.qrels)
 
 
 def read(rest: str, words: int) -> Trec:

@@ -130,7 +130,7 @@ def _rescored(step: Step, seen: Seen, scales: Scales) -> Estimate:
     options = step.options
     ratio = _ranked(step, options["splits"], scales)
     pairs = scales.whole.asked(options["splits"]) * (min(options["depth"], scales.whole.passages))
-    seconds = scales.start + pairs / seen.metrics["speed"]["pairs_per_second"] + 1e-6 * ratio
+    seconds = scales.start + pairs / seen.metrics["speed"]["pairs_per_second"]
     return Estimate(seconds, scales.base + seen.memory, sum(seen.written.values()) * ratio)
 
 

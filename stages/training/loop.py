@@ -53,6 +53,8 @@ class Plan:
         warmup: steps of linear warm-up.
         pause: steps after which to stop for now, with the state on disk; None: at the end.
         new_parts: first steps in which only the parts that the backbone did not have are trained.
+        log_every: steps between rows of means.
+        probe_every: steps between probes, besides the one after the last step; 0: none at all.
         clip: largest norm of the gradient.
         checkpoint: seconds between states on disk.
     """
@@ -75,6 +77,14 @@ class Plan:
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
         return self.learning_rate * (self.steps - step) / max(self.steps - self.warmup, 1)
+
+    def logs(self, done: int) -> bool:
+        """Whether means are logged after so many steps: now and then, and whenever there is a probe to go with them."""
+        return done % self.log_every == 0 or self.probes(done)
+
+    def probes(self, done: int) -> bool:
+        """Whether the probe is asked after so many steps."""
+        return self.probe_every > 0 and (done % self.probe_every == 0 or done == self.steps)
 
 
 @dataclass
@@ -124,27 +134,25 @@ def train(
     saved, end = time.monotonic(), min(plan.pause or plan.steps, plan.steps)
     with Ahead(batches, start, end) as ahead, Progress(what, plan.steps, "steps", start) as bar:
         for step in range(start, end):
-            began, parts = time.monotonic(), ahead.take()
+            began, parts, done = time.monotonic(), ahead.take(), step + 1
             if step in (start, plan.new_parts):
                 _freeze(model, step < plan.new_parts)
             _step(model, optimiser, parts, step, plan, processes, window)
             if step % TIDIED == 0:
                 give_back()
             report.tokens += sum(part.counts.get("tokens", 0) for part in parts)
-            if (step + 1) % plan.log_every == 0 or step + 1 == end:
-                row = _means(window, processes)
-                report.seconds += time.monotonic() - began
-                if probe and plan.probe_every and ((step + 1) % plan.probe_every == 0 or step + 1 == plan.steps):
-                    row |= _probe(probe, step + 1, model)
-                curves.log(step + 1, row)
-                report.history.append({"step": step + 1, **row})
+            row = _means(window, processes) if plan.logs(done) or done == end else {}
+            report.seconds += time.monotonic() - began
+            if row:
+                if probe and plan.probes(done):
+                    row |= _probe(probe, done, model)
+                curves.log(done, row)
+                report.history.append({"step": done, **row})
                 # only here, where the window of observations is empty: a state then needs none of it
-                due = step + 1 == end or time.monotonic() - saved >= plan.checkpoint
-                if processes.first and step + 1 < plan.steps and due:
-                    checkpoint.save(scratch, step + 1, model, optimiser, report.history)
+                due = done == end or time.monotonic() - saved >= plan.checkpoint
+                if processes.first and done < plan.steps and due:
+                    checkpoint.save(scratch, done, model, optimiser, report.history)
                     saved = time.monotonic()
-            else:
-                report.seconds += time.monotonic() - began
             bar.advance(1, f"loss {report.history[-1]['loss']:.3f}" if report.history else "")
     curves.close()
     return report
@@ -238,8 +246,9 @@ def _observe(window: Observed, observed: Observed) -> None:
 
 
 def _means(window: Observed, processes: Processes) -> dict[str, float]:
-    names = sorted(window)
-    pairs = torch.stack([torch.stack([value.double().cpu() for value in window[name]]) for name in names])
+    names = processes.agreed(window)  # a text may be absent from one process's batches, not from another's
+    nothing = torch.zeros(()), torch.zeros(())
+    pairs = torch.stack([torch.stack([v.double().cpu() for v in window.get(name, nothing)]) for name in names])
     totals = processes.total(pairs.to(processes.device, torch.float32)).double().cpu()
     window.clear()
     means = {name: (value / count).item() for name, (value, count) in zip(names, totals, strict=True) if count}

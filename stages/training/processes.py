@@ -1,6 +1,7 @@
 """Who runs: one process on a CPU or a GPU, or one of many under ``accelerate launch`` or torchrun."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +41,15 @@ class Processes:
         parts[self.rank] = rows
         return torch.cat(parts)
 
+    def agreed(self, names: Iterable[str]) -> list[str]:
+        """The names that any process has, in order, on each of them."""
+        here = sorted(names)
+        if self.world == 1:
+            return here
+        held: list[list[str]] = [[] for _ in range(self.world)]
+        dist.all_gather_object(held, here)
+        return sorted({name for some in held for name in some})
+
     def wait(self) -> None:
         """Return when every process has come here."""
         if self.world > 1:
@@ -54,6 +64,11 @@ def join() -> Processes:
         state = PartialState(cpu=not torch.cuda.is_available())
         return Processes(state.process_index, state.num_processes, state.device)
     return Processes(0, 1, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def weights_type(precision: str) -> torch.dtype:
+    """What the weights of a model that is only read from are cast to, once: autocast would at every call."""
+    return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:

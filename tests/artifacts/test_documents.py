@@ -23,8 +23,12 @@ def test_nan_is_never_written(tmp_path: Path) -> None:
 def test_bad_documents_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: [1, 2\nb: 3\n")
     (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "date.yaml").write_text("a: 2024-13-45\n")
+    (tmp_path / "latin.yaml").write_bytes("a: é\n".encode("latin-1"))
     for read, name in (
         (read_yaml, "bad.yaml"),
+        (read_yaml, "date.yaml"),
+        (read_yaml, "latin.yaml"),
         (read_json, "bad.json"),
         (read_yaml, "no.yaml"),
         (read_json, "no.json"),

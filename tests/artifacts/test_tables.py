@@ -104,6 +104,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"passage_id": [1], "text": ["a"]}), tmp_path / "typed.parquet")
     with pytest.raises(Refusal, match="column passage_id is int64, a Texts table has string"):
         Texts.read(tmp_path / "typed.parquet")
+    pq.write_table(pa.table({"text": ["a"], "passage_id": ["1"]}), tmp_path / "turned.parquet")
+    with pytest.raises(Refusal, match="columns are text, passage_id; a Texts table has passage_id, text"):
+        Texts.read(tmp_path / "turned.parquet")
 
 
 def test_ragged_columns_come_back_row_by_row(tmp_path: Path) -> None:

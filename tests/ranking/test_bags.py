@@ -18,7 +18,7 @@ from stages.artifacts.tables import Queries, Tokens
 from stages.embedding.pieces import Padded, single, tokenised
 from stages.mining import mine
 from stages.ranking.bags import load_bag
-from stages.ranking.encoding import Vectors
+from stages.ranking.encoding import Vectors, encode
 from stages.ranking.hybrid import HybridVectors, Questions, encode_hybrid
 from stages.ranking.runs import by_query
 from stages.ranking.search import Index, torch_top
@@ -174,6 +174,7 @@ def test_vectors_are_kept_and_queries_come_in_any_blocks(world: Any, tmp_path: P
     options = (tmp_path / "model", pieces, "texts", 40, "bf16", ALONE, "encode")
     first, again = encode_hybrid(*options), encode_hybrid(*options)
     assert (first.fresh, again.fresh) == (1, 0)
+    assert encode(*options).shards[0].dtype == np.float16  # the dense part alone is another set
     assert first.shards[0].dtype["value"].base == np.float16
     questions = Questions(tmp_path / "model", pieces, 40, "fp32", ALONE)
     [(_, whole)] = questions.blocks(1_000)

@@ -7,9 +7,9 @@ from itertools import groupby
 
 import pytest
 
+from stages.artifacts.identity import WORDS, normalised
 from stages.artifacts.refusal import Refusal
 from stages.sources import docstrings
-from stages.sources.identity import WORDS, normalised
 
 PACKAGE = {
     "__init__.py": '''"""Tools for knots (:mod:`knotted`)

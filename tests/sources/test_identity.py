@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.sources.identity import digest, lot, normalised
+from stages.artifacts.identity import digest, normalised
+from stages.sources.lots import lot
 
 
 def test_hashes_are_the_same_everywhere_and_for_ever():

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.artifacts.identity import normalised
 from stages.artifacts.refusal import Refusal
-from stages.sources.collection import SPLITS, Judgement, Query
-from stages.sources.identity import normalised
+from stages.artifacts.tables import SPLITS
+from stages.sources.collection import Judgement, Query
 from stages.sources.splits import carve, read_labels
 
 

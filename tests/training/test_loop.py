@@ -1,5 +1,6 @@
 """The loop: a run that is cut anywhere ends with the same bytes; several processes are one."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -68,6 +69,19 @@ def test_it_learns_and_reports(tmp_path: Path) -> None:
     assert report.history[-1]["loss"] == pytest.approx(report.history[-1]["error"], rel=1e-5)
     assert report.tokens == 200 * 32
     assert [row["step"] for row in report.history] == list(range(10, 201, 10))
+
+
+def test_the_probe_is_asked_as_often_as_said(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def probe(step: int) -> dict[str, float]:
+        asked.append(step)
+        return {"seen": float(step)}
+
+    plan = replace(PLAN, steps=11, probe_every=4)
+    history = train(Line(), batches(), plan, ALONE, tmp_path, probe=probe).history
+    assert asked == [row["seen"] for row in history if "seen" in row] == [4, 8, 11]
+    assert [row["step"] for row in history] == [3, 4, 6, 8, 9, 11]
 
 
 @pytest.mark.parametrize("cut", [1, 3, 5, 11])
@@ -158,6 +172,34 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     assert same(first, second)
     for a, b in zip(first, weights(alone), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+class Uneven(Line):
+    """Sees something that only one process has: a text that is absent from the others' batches."""
+
+    def __init__(self, rare: bool) -> None:
+        super().__init__(0.0)
+        self.rare = rare
+
+    def forward(self, batch: Points, totals: dict[str, int]) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
+        loss, observed = super().forward(batch, totals)
+        return loss, observed | ({"a rare one": (torch.tensor(3.0), torch.tensor(2.0))} if self.rare else {})
+
+
+def one_of_uneven(rank: int, folder: str) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    report = train(Uneven(rank == 1), batches(rank, 2), PLAN, Processes(rank, 2, CPU), Path(folder) / f"rank{rank}")
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(report.history))
+    torch.distributed.destroy_process_group()
+
+
+def test_what_one_process_saw_is_logged_by_all(tmp_path: Path) -> None:
+    expected = train(Line(0.0), batches(), PLAN, ALONE, tmp_path / "alone").history
+    mp.spawn(one_of_uneven, (str(tmp_path),), nprocs=2)
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second
+    for row, other in zip(first, expected, strict=True):
+        assert row == pytest.approx(other | {"a rare one": 1.5}, rel=1e-4)
 
 
 def test_a_pause_changes_nothing_but_where_it_stops(tmp_path: Path) -> None:

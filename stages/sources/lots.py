@@ -1,8 +1,6 @@
 """Lots that depend on a text and a purpose, and on nothing else."""
 
-from stages.artifacts.identity import WORDS, digest, normalised
-
-__all__ = ["WORDS", "digest", "lot", "normalised"]
+from stages.artifacts.identity import digest
 
 
 def lot(text: str, purpose: str) -> float:
