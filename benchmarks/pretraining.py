@@ -35,8 +35,9 @@ from stages.artifacts.documents import read_json, write_json
 from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
 from stages.bottleneck.recipe import Recipe, load_recipe
+from stages.bottleneck.tables import WEIGHTS, needed
 from stages.bottleneck.texts import GENERATED, read_corpus
-from stages.pretraining import WEIGHTS, Start, assembled, begin, needed
+from stages.pretraining import Start, assembled, begin
 from stages.training.loop import Plan, train
 from stages.training.memory import keep
 from stages.training.processes import autocast, join

@@ -38,6 +38,7 @@ CHAPTERS = {
     "compare": ("versus", "Two revisions or experiments, row by row and query by query."),
     "cosines": ("geometry", "Encoders → mean cosine of random texts by length."),
     "positions": ("geometry", "Encoders → similarity of every position's state to [CLS]."),
+    "decoders": ("decoding", "Encoder with its heads → similarity of decoders' states to [CLS], by position."),
     "masks": ("masking", "What each masking strategy hides, by frequency."),
     "table": ("comparison", "Print what every stage was worth."),
     "report": ("report", "Metrics, curves and runs → one page to look at."),

@@ -3,16 +3,17 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import torch
 import typer
 
 from stages.artifacts.checkpoints import load_vocabulary
 from stages.artifacts.documents import write_json
-from stages.artifacts.ragged import Ragged, read_ragged
+from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Tokens
 from stages.embedding.pieces import chunks, lengths_of, single
+from stages.embedding.probe import mean_cosine, normalised
+from stages.embedding.samples import of_length
 from stages.embedding.vectors import BUDGET, encode_rows
 from stages.ranking.encoding import for_inference
 from stages.training.processes import join
@@ -39,7 +40,7 @@ def cosines(
     Near 1, the vectors tell texts apart by little. A length that fewer than two texts of the corpus reach is left out.
     """
     pieces = read_ragged(Tokens, tokens, "pieces")
-    rows = {length: _sample(pieces, length, sample, seed) for length in sorted(set(lengths))}
+    rows = {length: of_length(pieces, length, sample, seed) for length in sorted(set(lengths))}
     rows = {length: some for length, some in rows.items() if len(some) > 1}
     if not rows:
         raise Refusal(f"{tokens}: no two passages of {min(lengths)} pieces")
@@ -47,15 +48,8 @@ def cosines(
     for model in models:
         encoder, vocabulary = for_inference(model, precision, join().device), load_vocabulary(model)
         for row, (length, some) in zip(table, rows.items(), strict=True):
-            row[model.name] = mean_cosine(encode_rows(encoder, pieces, some, vocabulary, length))
+            row[model.name] = mean_cosine(normalised(encode_rows(encoder, pieces, some, vocabulary, length)))
     write_json(out, table)
-
-
-def mean_cosine(vectors: np.ndarray) -> float:
-    """The mean cosine over all pairs of different rows of [n, d]."""
-    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    total, own = np.square(units.sum(axis=0, dtype=np.float64)).sum(), np.square(units, dtype=np.float64).sum()
-    return float((total - own) / (len(units) * (len(units) - 1)))
 
 
 @torch.inference_mode()
@@ -72,10 +66,10 @@ def positions(
 ) -> None:
     """The mean cosine between the last state of every position and that of [CLS], over texts of one length.
 
-    Position 0 is [CLS] itself. SEED-Encoder's Figure 4 looks at its decoder's states so; these are the encoder's.
+    Position 0 is [CLS] itself. SEED-Encoder's Figure 4 looks at its decoder's states so: that is `decoders`.
     """
     pieces = read_ragged(Tokens, tokens, "pieces")
-    rows = _sample(pieces, longest, sample, seed)
+    rows = of_length(pieces, longest, sample, seed)
     if not len(rows):
         raise Refusal(f"{tokens}: no passage of {longest} pieces")
     table: list[dict[str, float]] = [{"position": place} for place in range(longest)]
@@ -90,9 +84,3 @@ def positions(
         for row, mean in zip(table, (total / len(rows)).tolist(), strict=True):
             row[model.name] = mean
     write_json(out, table)
-
-
-def _sample(pieces: Ragged, length: int, count: int, seed: int) -> np.ndarray:
-    """Random rows that fill ``length`` pieces with their special ones, ascending."""
-    long = np.flatnonzero(pieces.lengths >= length - 2)
-    return np.sort(np.random.default_rng([seed, length]).permutation(long)[:count])

@@ -28,14 +28,13 @@ from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
 from stages.bottleneck.generator import prepared
 from stages.bottleneck.recipe import Recipe, load_recipe
-from stages.bottleneck.texts import GENERATED, read_corpus
+from stages.bottleneck.tables import WEIGHTS, needed
+from stages.bottleneck.texts import read_corpus
 from stages.embedding.probe import Probe, dev_sample
 from stages.training.curves import Curves
 from stages.training.loop import Plan, Report, train
 from stages.training.memory import keep
 from stages.training.processes import Processes, join
-
-WEIGHTS = ("keywords", "salience")
 
 
 def pretrain(
@@ -155,23 +154,6 @@ def assembled(
     teacher = begun.teacher and begun.teacher.to(processes.device)
     torch.manual_seed(plan.seed)  # the new parts' parameters, whether or not a generator was made before
     return Autoencoder(recipe, begun.encoder, begun.heads, teacher, occurring, generator, processes)
-
-
-def needed(recipe: Recipe, beside: dict[str, Path | None], path: Path) -> dict[str, Path]:
-    """The tables beside the tokens that the recipe looks at.
-
-    Raises:
-        Refusal: one of them was not given.
-    """
-    given = {}
-    for name in sorted(recipe.weights | (recipe.texts & set(GENERATED))):
-        if name not in beside:
-            raise Refusal(f"{path}: no weights named {name!r}; there are {', '.join(WEIGHTS)}")
-        table = beside[name]
-        if table is None:
-            raise Refusal(f"{path}: the recipe looks at {name}, and no table of them was given")
-        given[name] = table
-    return given
 
 
 def told(report: Report, batches: Batches, plan: Plan) -> dict[str, Any]:

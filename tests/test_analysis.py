@@ -12,7 +12,8 @@ from stages.artifacts.checkpoints import load_encoder, load_vocabulary
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Tokens, Weights
-from stages.geometry import cosines, mean_cosine, positions
+from stages.embedding.probe import mean_cosine, normalised
+from stages.geometry import cosines, positions
 from stages.masking import by_frequency, masks
 from tests.conftest import World
 
@@ -21,8 +22,8 @@ def test_the_mean_over_pairs_without_looking_at_pairs() -> None:
     vectors = np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32)
     units = [vector / np.linalg.norm(vector) for vector in vectors]
     slow = np.mean([units[i] @ units[j] for i in range(30) for j in range(30) if i != j])
-    assert mean_cosine(vectors) == pytest.approx(slow, abs=1e-6)
-    assert mean_cosine(np.ones((4, 3))) == pytest.approx(1)
+    assert mean_cosine(normalised(vectors)) == pytest.approx(slow, abs=1e-6)
+    assert mean_cosine(normalised(np.ones((4, 3)))) == pytest.approx(1)
 
 
 def test_cosines_by_length(world: World, tmp_path: Path) -> None:

@@ -72,3 +72,47 @@ def test_two_revisions(repository: Path, rows: dict[str, np.ndarray]) -> None:
     with pytest.raises(Refusal, match=r"^first: "):
         compare("first", "second", repository / "e.json")
     assert not (repository / "e.json").exists()
+
+
+MAKING = """
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from tests.worth import write
+
+worth = yaml.safe_load(Path("params.yaml").read_text())["worth"]
+for name in ("bm25", "retriever"):
+    found = np.random.default_rng(0).uniform(size=(40, 2))
+    write(Path("data/values/corpus") / f"{name}.parquet", found + (worth if name == "retriever" else 0))
+"""
+
+
+def test_two_experiments_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    for variable, who in (("NAME", "a"), ("EMAIL", "b@c")):
+        monkeypatch.setenv(f"GIT_AUTHOR_{variable}", who)
+        monkeypatch.setenv(f"GIT_COMMITTER_{variable}", who)
+    dvc = sys.executable, "-m", "dvc"
+    run("git", "init", "-q"), run(*dvc, "init", "-q")
+    (tmp_path / "making.py").write_text(MAKING)
+    (tmp_path / "params.yaml").write_text("worth: 0.0\n")
+    outs = "[data/values/corpus/bm25.parquet, data/values/corpus/retriever.parquet]"
+    stage = f"{{cmd: {sys.executable} making.py, deps: [making.py], params: [worth], outs: {outs}}}"
+    (tmp_path / "dvc.yaml").write_text(f"stages:\n  evaluate: {stage}\n")
+    run("git", "add", "-A"), run("git", "commit", "-qm", "before any run")
+    for name, worth in (("lower", 0.125), ("higher", 0.5)):
+        run(*dvc, "exp", "run", "-q", "-n", name, "-S", f"worth={worth}")
+    compare("lower", "higher", tmp_path / "c.json", draws=1_000, markdown=tmp_path / "c.md")
+    found = json.loads((tmp_path / "c.json").read_text())["measures"]["RR@10"]
+    assert found["corpus/retriever"]["difference"] == pytest.approx(0.375)
+    assert found["corpus/bm25"]["difference"] == 0
+    assert (tmp_path / "c.md").read_text().startswith("# higher against lower\n")
+    compare("lower", "workspace", tmp_path / "d.json", draws=1_000, markdown=tmp_path / "d.md")
+    last = json.loads((tmp_path / "d.json").read_text())["measures"]["RR@10"]["corpus/retriever"]
+    assert last["difference"] == pytest.approx(0.375)  # the workspace is as the last experiment left it
+    with pytest.raises(Refusal, match=r"^HEAD: data/values is neither in the cache nor in a remote: "):
+        compare("HEAD", "higher", tmp_path / "e.json")  # nothing has run there; the experiments are no commits of it

@@ -58,3 +58,31 @@ def layer_behind_attention(layer: Any, mixed: Tensor, residual: Tensor) -> Tenso
     attended = norm(layer.attention.output.LayerNorm, linear(layer.attention.output.dense, mixed) + residual)
     inner = gelu(linear(layer.intermediate.dense, attended))
     return norm(layer.output.LayerNorm, linear(layer.output.dense, inner) + attended)
+
+
+def layer(module: Any, states: list[Tensor]) -> list[Tensor]:
+    """A BERT layer over one text, every state looking at every other."""
+    inner = module.attention.self
+    query, key, value = ([linear(part, state) for state in states] for part in (inner.query, inner.key, inner.value))
+    mixed = [attention(one, key, value, inner.num_attention_heads) for one in query]
+    return [layer_behind_attention(module, *pair) for pair in zip(mixed, states, strict=True)]
+
+
+def causal(net: Autoencoder, decoder: Any, vector: Tensor, ids: list[int]) -> list[Tensor]:
+    """States of one text; the memory is read by real attention, whose query and key matrices cannot matter."""
+    words = net.encoder.transformer.get_input_embeddings().weight  # type: ignore[operator]
+    stream = [norm(decoder.first, (words[piece] + decoder.positions.weight[i]).double()) for i, piece in enumerate(ids)]
+    for layer in decoder.layers:
+        normed = [norm(layer.norms[0], state) for state in stream]
+        query, key, value = zip(*(linear(layer.project, state).chunk(3) for state in normed), strict=True)
+        for i in range(len(ids)):
+            span = len(ids) if decoder.span == "all" else decoder.span
+            columns = sorted({0} | set(range(max(0, i - span + 1), i + 1)))
+            keys, values = [key[j] for j in columns], [value[j] for j in columns]
+            state = stream[i] + linear(layer.out, attention(query[i], keys, values, layer.heads))
+            one_value = linear(layer.memory[0], vector)
+            remembered = attention(torch.randn_like(state), [torch.randn_like(state)], [one_value], layer.heads)
+            state = state + linear(layer.memory[1], remembered)
+            wide = gelu(linear(layer.up, norm(layer.norms[1], state)))
+            stream[i] = state + linear(layer.down, wide)
+    return [norm(decoder.last, state) for state in stream]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from stages.artifacts.checkpoints import load_heads, load_vocabulary, save_encoder
@@ -100,28 +100,6 @@ def test_a_row_never_sees_its_own_piece(world: World) -> None:
             assert torch.equal(after[0][~lookers], before[0][~lookers])
 
 
-def causal_slowly(net: Autoencoder, decoder: Any, vector: Tensor, ids: list[int]) -> list[Tensor]:
-    """States of one text; the memory is read by real attention, whose query and key matrices cannot matter."""
-    words = net.encoder.transformer.get_input_embeddings().weight  # type: ignore[operator]
-    stream = [
-        slow.norm(decoder.first, (words[piece] + decoder.positions.weight[i]).double()) for i, piece in enumerate(ids)
-    ]
-    for layer in decoder.layers:
-        normed = [slow.norm(layer.norms[0], state) for state in stream]
-        query, key, value = zip(*(slow.linear(layer.project, state).chunk(3) for state in normed), strict=True)
-        for i in range(len(ids)):
-            span = len(ids) if decoder.span == "all" else decoder.span
-            columns = sorted({0} | set(range(max(0, i - span + 1), i + 1)))
-            keys, values = [key[j] for j in columns], [value[j] for j in columns]
-            state = stream[i] + slow.linear(layer.out, slow.attention(query[i], keys, values, layer.heads))
-            one_value = slow.linear(layer.memory[0], vector)
-            remembered = slow.attention(torch.randn_like(state), [torch.randn_like(state)], [one_value], layer.heads)
-            state = state + slow.linear(layer.memory[1], remembered)
-            wide = slow.gelu(slow.linear(layer.up, slow.norm(layer.norms[1], state)))
-            stream[i] = state + slow.linear(layer.down, wide)
-    return [slow.norm(decoder.last, state) for state in stream]
-
-
 @pytest.mark.parametrize("name", ["seed", "optimus"])
 def test_causal_decoding(world: World, name: str, tmp_path: Path) -> None:
     recipe = named(name)
@@ -132,7 +110,7 @@ def test_causal_decoding(world: World, name: str, tmp_path: Path) -> None:
     expected = 0.0
     for row in range(3):
         ids = view.clean[row, : int(view.lengths[row])].tolist()
-        states = causal_slowly(net, net.decoders["passage"], vectors[row].double(), ids[:-1])
+        states = slow.causal(net, net.decoders["passage"], vectors[row].double(), ids[:-1])
         # [CLS] x1 … xn guess x1 … xn [SEP]; the last of them is no piece of the text
         expected += sum(slow.surprise(words @ states[t - 1], ids[t]) for t in range(1, len(ids) - 1))
     assert len(view.labels) == int((view.lengths - 2).sum())

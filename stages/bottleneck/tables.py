@@ -1,0 +1,26 @@
+"""Which tables beside the tokens a recipe looks at."""
+
+from pathlib import Path
+
+from stages.artifacts.refusal import Refusal
+from stages.bottleneck.recipe import Recipe
+from stages.bottleneck.texts import GENERATED
+
+WEIGHTS = ("keywords", "salience")
+
+
+def needed(recipe: Recipe, beside: dict[str, Path | None], path: Path) -> dict[str, Path]:
+    """The tables beside the tokens that the recipe looks at.
+
+    Raises:
+        Refusal: one of them was not given.
+    """
+    given = {}
+    for name in sorted(recipe.weights | (recipe.texts & set(GENERATED))):
+        if name not in beside:
+            raise Refusal(f"{path}: no weights named {name!r}; there are {', '.join(WEIGHTS)}")
+        table = beside[name]
+        if table is None:
+            raise Refusal(f"{path}: the recipe looks at {name}, and no table of them was given")
+        given[name] = table
+    return given

@@ -1,0 +1,136 @@
+"""How much a decoder leans on the vector: the similarity of its states to it, position by position."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+from stages.artifacts.checkpoints import HEADS, load_encoder, load_heads, load_vocabulary
+from stages.artifacts.documents import write_json
+from stages.artifacts.refusal import Refusal
+from stages.bottleneck.autoencoder import Autoencoder
+from stages.bottleneck.decoders.bidirectional import Bidirectional
+from stages.bottleneck.decoders.causal import Causal
+from stages.bottleneck.decoders.enhanced import Enhanced
+from stages.bottleneck.decoders.reading import Network, Reading
+from stages.bottleneck.recipe import Recipe, View, load_recipe
+from stages.bottleneck.tables import WEIGHTS, needed
+from stages.bottleneck.texts import read_corpus
+from stages.bottleneck.views import Collator, Draws, MicroBatch, ViewBatch
+from stages.embedding.samples import of_length
+from stages.training.processes import autocast, join
+from stages.training.progress import Progress
+
+WITH_STATES = ("bidirectional", "enhanced", "causal", "skip")  # networks that have a state for every position
+BATCH = 32  # passages read together
+V = TypeVar("V", bound=View)
+
+
+@torch.inference_mode()
+def decoders(
+    recipe: Annotated[Path, typer.Argument(help="Recipe that the model was pre-trained with.")],
+    passages: Annotated[Path, typer.Argument(help="Passages table.")],
+    tokens: Annotated[Path, typer.Argument(help="Tokens table of the passages.")],
+    model: Annotated[Path, typer.Argument(help="Model folder that pretrain wrote, with its heads.")],
+    out: Annotated[Path, typer.Option(help="JSON rows for dvc plots: a row a position, a column a decoder.")],
+    keywords: Annotated[Path | None, typer.Option(help="Weights table: TF-IDF.")] = None,
+    salience: Annotated[Path | None, typer.Option(help="Weights table: mutual information.")] = None,
+    doc2query: Annotated[Path | None, typer.Option(help="Tokens table of generated queries.")] = None,
+    continuations: Annotated[Path | None, typer.Option(help="Tokens table of generated continuations.")] = None,
+    longest: Annotated[
+        int, typer.Option(min=8, help="Pieces of a passage, special ones included; shorter ones are left out.")
+    ] = 128,
+    sample: Annotated[int, typer.Option(min=1, help="Passages, at most.")] = 500,
+    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of matrix products.")] = "bf16",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of sample and masks.")] = 0,
+) -> None:
+    """The mean cosine between a decoder's last states and the vector that it reads, by position (SEED, Figure 4).
+
+    The vector is the encoder's [CLS], or the mean state where the model pools so. Texts are masked as in
+    pre-training; what a generator would fill is read as it stands. Position 0 is the decoder's own first state. A
+    decoder of another text than the passage has a mean over those texts that are so long, and no value beyond.
+    """
+    chosen = legible(load_recipe(recipe), recipe)
+    beside = {"keywords": keywords, "salience": salience, "queries": doc2query, "continuations": continuations}
+    given = needed(chosen, beside, recipe)
+    weights = {name: path for name, path in given.items() if name in WEIGHTS}
+    corpus = read_corpus(passages, tokens, weights, {name: given[name] for name in given if name not in WEIGHTS})
+    rows = of_length(corpus.passages.pieces, longest, sample, seed)
+    if not len(rows):
+        raise Refusal(f"{tokens}: no passage of {longest} pieces")
+    device = join().device
+    rebuilt, collate = rebuild(chosen, model).to(device), Collator(chosen, corpus, load_vocabulary(model), longest)
+    totals = {name: np.zeros((2, longest)) for name in chosen.decoders}  # sums and counts
+    with Progress("decoders", len(rows), "passages") as bar:
+        for step, start in enumerate(range(0, len(rows), BATCH)):
+            part = rows[start : start + BATCH]
+            batch = collate(part, Draws(seed, step, len(part), np.arange(len(part)))).to(device)
+            with autocast(device, precision):
+                for name, (cosines, real) in similarities(rebuilt, batch).items():
+                    totals[name][0, : real.shape[1]] += (cosines.double() * real).sum(0).cpu().numpy()
+                    totals[name][1, : real.shape[1]] += real.sum(0).cpu().numpy()
+            bar.advance(len(part))
+    write_json(out, [_row(place, totals) for place in range(longest)])
+
+
+def legible(recipe: Recipe, path: Path) -> Recipe:
+    """The decoders that have states, the views that they read, and nothing to predict: so without a generator.
+
+    Raises:
+        Refusal: there is no such decoder.
+    """
+    kept = {name: spec for name, spec in recipe.decoders.items() if spec.network in WITH_STATES}
+    if not kept:
+        raise Refusal(f"{path}: no decoder has states by position: none is {', '.join(WITH_STATES)}")
+    read = {spec.reads for spec in kept.values()}
+    encoder = {name: _unfilled(view) for name, view in recipe.encoder.items() if name in read}
+    return Recipe(encoder, {name: _unfilled(replace(spec, beside="")) for name, spec in kept.items()})
+
+
+def _unfilled(view: V) -> V:
+    return replace(view, predict="none", fill="keep" if view.fill == "generator" else view.fill)
+
+
+def rebuild(recipe: Recipe, folder: Path) -> Autoencoder:
+    """The encoder and the decoders of a model folder.
+
+    Raises:
+        Refusal: the folder does not hold these decoders.
+    """
+    model = Autoencoder(recipe, load_encoder(folder), load_heads(folder))
+    lacking = sorted(name for name in model.new if name.startswith("decoders."))
+    if lacking:
+        raise Refusal(f"{folder / HEADS}: {lacking[0]} is missing: the model was not pre-trained with this recipe")
+    return model.eval()
+
+
+def similarities(model: Autoencoder, batch: MicroBatch) -> dict[str, tuple[Tensor, Tensor]]:
+    """Decoder → [b, L] cosines of its states with the vector, and [b, L] bool, where a piece is."""
+    readings = {name: model.read(batch.views[f"encoder/{name}"]) for name in model.recipe.encoder}
+    found = {}
+    for name, spec in model.recipe.decoders.items():
+        target = batch.views[name]
+        if len(target.rows):
+            reading = model.part(spec, readings, batch.views, target)
+            states, lengths = states_of(model.network(name), reading, target)
+            cosines = torch.cosine_similarity(states.float(), reading.vector.float()[:, None], dim=-1)
+            found[name] = cosines, torch.arange(cosines.shape[1], device=lengths.device) < lengths[:, None]
+    return found
+
+
+def states_of(network: Network, reading: Reading, target: ViewBatch) -> tuple[Tensor, Tensor]:
+    """[b, L, d] last states of a decoder and [b] how many of each text; an autoregressive one does not read [SEP]."""
+    if isinstance(network, Causal):
+        return network.states(reading.vector, target.clean[:, :-1]), target.lengths - 1
+    assert isinstance(network, Bidirectional | Enhanced)
+    return network.states(reading, target), target.lengths
+
+
+def _row(place: int, totals: dict[str, np.ndarray]) -> dict[str, float]:
+    """One position's means, of the decoders that have a text so long."""
+    means = {name: float(total[0, place] / total[1, place]) for name, total in totals.items() if total[1, place]}
+    return {"position": place, **means}
