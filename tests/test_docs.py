@@ -24,7 +24,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RECIPES = sorted((ROOT / "stages" / "recipes").glob("*.yaml"))
-PAPERS = {"SimLM": (14, 3), "MASTER": (9, 2), "SEED-Encoder": (8, 6), "DupMAE": (6, 2), "CDMAE": (6, 4)}  # tables, figures
+# how many tables and figures each has
+PAPERS = {"SimLM": (14, 3), "MASTER": (9, 2), "SEED-Encoder": (8, 6), "DupMAE": (6, 2), "CDMAE": (6, 4)}
 PROGRAMS = (
     "dvc",
     "make",
