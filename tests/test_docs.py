@@ -14,13 +14,18 @@ import yaml
 
 from stages.__main__ import open_chapter, without_nulls
 from stages.artifacts.documents import read_json
+from stages.bottleneck.recipe import load_recipe
 from tests.clones import home
+from tests.test_pipelines import PIPELINES, each
 from tests.test_plot import STAGES, arguments, body
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what DVC imports
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RECIPES = sorted((ROOT / "stages" / "recipes").glob("*.yaml"))
+# how many tables and figures each has
+PAPERS = {"SimLM": (14, 3), "MASTER": (9, 2), "SEED-Encoder": (8, 6), "DupMAE": (6, 2), "CDMAE": (6, 4)}
 PROGRAMS = (
     "dvc",
     "make",
@@ -65,7 +70,10 @@ PARSED = {
     r"accelerate config default": "writes into the home folder",
     r"nvidia-smi": "needs a GPU",
     r"pytest .*": "the tests of the masks run by themselves",
-    r"cp -r models/encoder models/general": "copies what the experiment before it has made",
+    r"cp -r models/(adapted-)?encoder models/\w+": "copies what the experiment before it has made",
+    r"cp profiles/[\w-]+\.yaml params\.yaml": "would change the clone for the lines that are run in it",
+    r"python -m stages (backbone|retriever|mine) .*": "downloads, or trains; tests of these chapters run them",
+    r"python benchmarks/masking\.py .*": "measures, which takes an idle machine",
 }
 
 
@@ -95,11 +103,11 @@ def test_commands_stand_in_blocks_that_say_so(page: Path) -> None:
 
 
 @pytest.mark.parametrize("line", REST)
-def test_a_command_that_is_not_run_has_a_reason_and_parses(line: str, tmp_path: Path) -> None:
+def test_a_command_that_is_not_run_has_a_reason_and_parses(line: str) -> None:
     assert any(re.fullmatch(pattern, line) for pattern in PARSED), f"run it, or say why not: {line}"
     words = shlex.split(line)
     if words[0].endswith("dvc"):
-        parsed(words[1:], tmp_path)
+        set_params(words[1:])
     elif words[0] == "isthmus" or words[:3] == ["python", "-m", "stages"]:
         chapter, *rest = words[1:] if words[0] == "isthmus" else words[3:]
         open_chapter(chapter).make_context(chapter, rest)  # raises where something is off
@@ -117,49 +125,119 @@ def test_no_reason_is_left_over() -> None:
     assert not [pattern for pattern in PARSED if not any(re.fullmatch(pattern, line) for line in REST)]
 
 
-@pytest.mark.parametrize("line", [line for line in EVERY if "dvc exp run" in line])
-def test_every_changed_parameter_exists_and_fits(line: str, tmp_path: Path) -> None:
-    parsed(shlex.split(line)[1:], tmp_path)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_changes_exists_and_fits(page: Path, tmp_path: Path) -> None:
+    """In papers.md a line stands on the lines before it, elsewhere on what the project ships."""
+    desk = desk_in(tmp_path / "desk")
+    for line in lines(page):
+        words = shlex.split(line)
+        try:
+            if words[0] == "cp" and words[-1] == "params.yaml":
+                (desk / "params.yaml").write_text((ROOT / words[1]).read_text())
+            elif words[:3] == ["dvc", "exp", "run"]:
+                tried(words[1:], desk)
+        except Exception as error:
+            error.add_note(line)
+            raise
+        if page.stem != "papers":
+            desk = desk_in(tmp_path / "desk")
 
 
-def parsed(words: list[str], folder: Path) -> None:
-    """DVC's own parser takes the words; what `-S` sets is a key, and the stages take its value."""
-    from dvc.cli.parser import get_main_parser
-    from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
+def test_every_table_and_figure_of_the_five_papers_has_a_row() -> None:
+    text = (ROOT / "docs" / "papers.md").read_text()
+    sections = dict(re.findall(r"^## ([\w-]+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL))
+    for paper, (tables, figures) in PAPERS.items():
+        wanted = [f"Table {n + 1}" for n in range(tables)] + [f"Figure {n + 1}" for n in range(figures)]
+        assert re.findall(r"^\| ((?:Table|Figure) \d+) \|", sections[paper], re.MULTILINE) == wanted, paper
 
-    found = get_main_parser().parse_args(words)
-    changes: dict[str, list[str]] = {}
-    for one in getattr(found, "set_param", None) or []:
-        file, _, change = one.partition(":") if re.match(r"[\w/.-]+\.yaml:", one) else ("params.yaml", "", one)
-        changes.setdefault(file, []).append(change)
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    for file, heading in re.findall(r"\]\(((?!http)[^)#]*)#([^)]+)\)", page.read_text()):
+        titles = re.findall(r"^#+ (.*)$", ((page.parent / file) if file else page).read_text(), re.MULTILINE)
+        anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+        assert heading in anchors, (file, heading)
+
+
+def desk_in(folder: Path) -> Path:
+    """A copy of every file that `-S` may change."""
+    for file in [ROOT / "params.yaml", *RECIPES, *(path.with_name("params.yaml") for path in PIPELINES)]:
+        copy = folder / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(file.read_text())
+    return folder
+
+
+def tried(words: list[str], desk: Path) -> None:
+    """Apply a line's `-S` to the desk, every value of a grid in turn; what is not queued stays there.
+
+    Every key is one, the stages and pipelines take every value, the recipes still load, and one that is changed is run.
+    """
+    from dvc.utils.cli_parse import to_path_overrides
+    from dvc.utils.hydra import get_hydra_sweeps
+
+    found = set_params(words)
+    changes = {file: these for file, these in to_path_overrides(found).items() if "NAME" not in file}
+    before = {file: (desk / file).read_text() for file in changes}
+    run: set[str] = {one["recipe"] for one in documents(desk) if "recipe" in one}
     for file, overrides in changes.items():
-        if "NAME" in file:
-            continue
         for sweep in get_hydra_sweeps({file: overrides}):
-            copy = folder / Path(file).name
-            copy.write_text((ROOT / file).read_text())
-            before = yaml.safe_load(copy.read_text())
-            apply_overrides(str(copy), sweep[file])
-            if file == "params.yaml":
-                fits(before, yaml.safe_load(copy.read_text()), [change.partition("=")[0] for change in sweep[file]])
+            (desk / file).write_text(before[file])
+            run |= applied(desk, file, sweep[file])
+    assert {Path(file).stem for file in changes if "recipes/" in file} <= run, "a recipe is changed that is not run"
+    if "--queue" in words:
+        for file, text in before.items():
+            (desk / file).write_text(text)
 
 
-def fits(before: dict[str, Any], params: dict[str, Any], keys: list[str]) -> None:
-    """Every stage takes the parameters, and a recipe that is named is there."""
-    assert (ROOT / "stages" / "recipes" / f"{params['recipe']}.yaml").is_file()
-    assert all(key.lstrip("+").split(".")[0] in before for key in keys), keys
-    for stage in STAGES.values():
-        params["key"], params["item"] = "retriever1", item(stage)
-        chapter, *rest = arguments(body(stage)["cmd"], params)
-        open_chapter(chapter).make_context(chapter, without_nulls(rest))
+def set_params(words: list[str]) -> list[str]:
+    """What a `dvc` line sets, by DVC's own parser."""
+    from dvc.cli.parser import get_main_parser
+
+    return getattr(get_main_parser().parse_args(words), "set_param", None) or []
 
 
-def item(stage: dict[str, Any]) -> Any:
-    """The first thing for which a stage is repeated."""
-    if "matrix" in stage:
-        return {name: values[0] for name, values in stage["matrix"].items()}
-    each = stage.get("foreach", {})
-    return each[0] if isinstance(each, list) else each.get("retriever1")
+def documents(desk: Path) -> list[dict[str, Any]]:
+    """The parameters that name a recipe."""
+    return [yaml.safe_load((desk / file).read_text()) for file in ("params.yaml", "pipelines/adaptation/params.yaml")]
+
+
+def applied(desk: Path, file: str, overrides: list[str]) -> set[str]:
+    """Change one file; returns the recipe that it names, if it does."""
+    from dvc.utils.hydra import apply_overrides
+
+    before = yaml.safe_load((desk / file).read_text())
+    apply_overrides(str(desk / file), overrides)
+    if "recipes/" in file:
+        load_recipe(desk / file)
+        return set()
+    after = yaml.safe_load((desk / file).read_text())
+    assert all(re.split(r"[.=]", change.lstrip("+~"))[0] in before for change in overrides), overrides
+    fits(after, STAGES) if file == "params.yaml" else fits(after, pipeline(file))
+    if "recipe" in after:
+        assert (ROOT / "stages" / "recipes" / f"{after['recipe']}.yaml").is_file()
+    return {after["recipe"]} if "recipe" in after else set()
+
+
+@cache
+def pipeline(file: str) -> dict[str, Any]:
+    """The stages beside a file of parameters."""
+    stages: dict[str, Any] = yaml.safe_load((ROOT / file).with_name("dvc.yaml").read_text())["stages"]
+    return stages
+
+
+def fits(params: dict[str, Any], stages: dict[str, Any]) -> None:
+    """Every stage takes the parameters."""
+    for stage in stages.values():
+        for names in each(stage, params)[:1]:
+            chapter, *rest = arguments(body(stage)["cmd"], params | names)
+            taken(chapter, tuple(without_nulls(rest)))
+
+
+@cache
+def taken(chapter: str, rest: tuple[str, ...]) -> None:
+    """Raise where the chapter's signature does not take the words."""
+    open_chapter(chapter).make_context(chapter, list(rest))
 
 
 def test_the_commands_run(run: Path) -> None:
