@@ -7,6 +7,7 @@ import typer
 
 from stages.artifacts.documents import read_json, read_yaml
 from stages.artifacts.judgements import asked, judged, passage_ids
+from stages.artifacts.tables import Passages
 from stages.measuring.standing import BASELINE, read_rows
 from stages.ranking.groups import Inputs
 from stages.reporting.audit import audited
@@ -63,6 +64,7 @@ def report(
         shelf=shelved(passages, passages_shown([*every, *shown])),
         ran=made_of,
         prior=(numbers.get("teacher") or {}).get("prior"),
+        passages=Passages.count(passages),
         name=recipe.stem,
     )
 

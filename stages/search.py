@@ -4,14 +4,17 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from stages.artifacts.refusal import Refusal
 from stages.searching.index import Source, opened
 from stages.searching.known import Known
+from stages.searching.remembered import remembered
 from stages.searching.systems import Settings, Systems
+
+MOST = 10  # passages re-ranked where nothing is said: a page that answers to typing has no time for hundreds
 
 ModelPath = Annotated[Path, typer.Option(help="Model folder of the retriever.")]
 RerankerPath = Annotated[Path, typer.Option(help="Model folder of the cross-encoder; without it nothing is re-ranked.")]
@@ -20,15 +23,23 @@ PassagesPath = Annotated[Path, typer.Option(help="Passages table.")]
 QueriesPath = Annotated[Path, typer.Option(help="Queries table: known queries' answers are marked.")]
 QrelsPath = Annotated[Path, typer.Option(help="Qrels table.")]
 IndexPath = Annotated[Path, typer.Option(help="Folder of the index; built where it is missing or out of date.")]
-Longest = Annotated[int, typer.Option(min=8, help="Pieces of a passage, and of a pair, special ones included.")]
-LongestQuery = Annotated[int, typer.Option(min=3, help="Pieces of a query, special ones included.")]
+LockPath = Annotated[Path, typer.Option(help="DVC's lock file of the run: the options below are by default as there.")]
+Longest = Annotated[int | None, typer.Option(min=8, help="Pieces of a passage, special ones included.")]
+LongestQuery = Annotated[int | None, typer.Option(min=3, help="Pieces of a query, special ones included.")]
+LongestPair = Annotated[int | None, typer.Option(min=8, help="Pieces of a query and a passage in the cross-encoder.")]
+Candidates = Annotated[
+    int | None,
+    typer.Option(min=1, help=f"Passages that are re-ranked; not said: as many as in the run, {MOST} at most."),
+]
+Prior = Annotated[
+    float | None, typer.Option(min=0.0, help="Weight of the retriever's score beside the re-ranker's logit.")
+]
 Precision = Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of the models.")]
-Candidates = Annotated[int, typer.Option(min=1, help="Passages that are re-ranked.")]
-Prior = Annotated[float, typer.Option(min=0.0, help="Weight of the retriever's score beside the re-ranker's logit.")]
 
 MODEL, RERANKER, INDEX = Path("models/retriever"), Path("models/reranker"), Path(".isthmus/index")
 TOKENS, PASSAGES = Path("data/tokens.parquet"), Path("data/passages.parquet")
 QUERIES, QRELS = Path("data/queries.parquet"), Path("data/qrels.parquet")
+LOCK = Path("dvc.lock")
 WIDTH = 100  # characters of a line on the terminal
 BACKLOG = 128  # connections that wait
 SHOWN = 400  # characters of a passage there
@@ -45,16 +56,19 @@ def search(
     queries: QueriesPath = QUERIES,
     qrels: QrelsPath = QRELS,
     index: IndexPath = INDEX,
-    longest: Longest = 128,
-    longest_query: LongestQuery = 32,
+    lock: LockPath = LOCK,
+    longest: Longest = None,
+    longest_query: LongestQuery = None,
+    longest_pair: LongestPair = None,
+    candidates: Candidates = None,
+    prior: Prior = None,
     precision: Precision = "bf16",
-    candidates: Candidates = 10,
-    prior: Prior = 50.0,
 ) -> None:
     """Print the best passages for a query, with their scores; known answers are starred."""
     began = time.monotonic()
-    settings = _settings(model, reranker, longest, longest_query, precision, candidates, prior)
-    systems = Systems(opened(index, Source(model, tokens, passages, longest, precision)), settings)
+    lengths = {"longest": longest, "longest_query": longest_query, "longest_pair": longest_pair}
+    said = lengths | {"candidates": candidates, "prior": prior}
+    systems = _systems(index, tokens, passages, _settings(model, reranker, precision, lock, said))
     systems.load([system])
     loaded = time.monotonic()
     hits = systems.search(system, query, top)
@@ -80,19 +94,22 @@ def serve(
     queries: QueriesPath = QUERIES,
     qrels: QrelsPath = QRELS,
     index: IndexPath = INDEX,
-    longest: Longest = 128,
-    longest_query: LongestQuery = 32,
+    lock: LockPath = LOCK,
+    longest: Longest = None,
+    longest_query: LongestQuery = None,
+    longest_pair: LongestPair = None,
+    candidates: Candidates = None,
+    prior: Prior = None,
     precision: Precision = "bf16",
-    candidates: Candidates = 10,
-    prior: Prior = 50.0,
 ) -> None:
     """Open a page on this machine: type, and see two systems side by side."""
     import uvicorn
 
     from stages.searching.app import HOSTS, application
 
-    settings = _settings(model, reranker, longest, longest_query, precision, candidates, prior)
-    systems = Systems(opened(index, Source(model, tokens, passages, longest, precision)), settings)
+    lengths = {"longest": longest, "longest_query": longest_query, "longest_pair": longest_pair}
+    said = lengths | {"candidates": candidates, "prior": prior}
+    systems = _systems(index, tokens, passages, _settings(model, reranker, precision, lock, said))
     systems.load(systems.names)
     app = application(systems, Known(queries, qrels), [*HOSTS, host] if host not in ("0.0.0.0", "::") else ["*"])
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", lifespan="off", ws="none")
@@ -103,9 +120,16 @@ def serve(
     server.run(sockets=[socket])
 
 
-def _settings(
-    model: Path, reranker: Path, longest: int, query: int, precision: str, candidates: int, prior: float
-) -> Settings:
+def _settings(model: Path, reranker: Path, precision: str, lock: Path, said: dict[str, Any]) -> Settings:
+    """What is said, and of the rest what the run did."""
     if not model.is_dir():
         raise Refusal(f"{model}: no such folder; `make` trains a retriever")
-    return Settings(model, reranker if reranker.is_dir() else None, longest, query, precision, candidates, prior)
+    ran = remembered(lock)
+    ran["candidates"] = min(ran["candidates"], MOST)
+    known = ran | {name: value for name, value in said.items() if value is not None}
+    return Settings(model, reranker if reranker.is_dir() else None, precision=precision, **known)
+
+
+def _systems(index: Path, tokens: Path, passages: Path, settings: Settings) -> Systems:
+    source = Source(settings.model, tokens, passages, settings.longest, settings.precision)
+    return Systems(opened(index, source), settings)

@@ -115,7 +115,14 @@ def test_the_card_says_what_ran(folder: Path, tmp_path: Path) -> None:
     assert head["library_name"] == "sentence-transformers"
     row = json.loads((folder / "metrics" / "evaluation" / "retriever.json").read_text())["RR@10"]
     assert f"| retriever | {row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" in text
-    for part in ("recipe tiny", "beir:somewhere", "60 passages of 24 documents", "36 train", "mask: {random: 0.3}"):
+    for part in (
+        "recipe tiny",
+        "beir:somewhere",
+        "60 passages of 24 documents",
+        "36 train",
+        "mask: {random: 0.3}",
+        "- retriever2: depth 8, first 2\n",
+    ):
         assert part in text, part
     table = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1

@@ -70,6 +70,8 @@ def html(folder: Path) -> str:
 def test_the_page_has_what_it_promises(html: str) -> None:
     page = Page(html)
     assert all(name in page.text for name in ROWS)
+    for word in ("negatives a query", "median rank by bm25", "false, low estimate", "removed: known answers"):
+        assert word in page.text, word
     for word in ("What ran", "retriever beside bm25", "retriever beside backbone", "perhaps an answer", "torch"):
         assert word in page.text, word
     assert page.tags["svg"] == 2 + 2 + 3 + 1  # chain, curves, ranks by three runs, difficulty

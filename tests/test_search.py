@@ -14,7 +14,8 @@ from tests.conftest import World
 def test_ranked_passages_with_scores(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = Queries.read(world.queries).to_pylist()[2]
     tables = world.tokens, world.passages, world.queries, world.qrels
-    search(row["text"], "bm25", 5, world.backbone, tmp_path / "none", *tables, tmp_path / "index", 64, 24, "fp32")
+    folders = tmp_path / "index", tmp_path / "none.lock"
+    search(row["text"], "bm25", 5, world.backbone, tmp_path / "none", *tables, *folders, longest=64, precision="fp32")
     out, said = capsys.readouterr()
     lines = [line for line in out.splitlines() if not line.startswith("     ")]
     assert [int(line.split()[0]) for line in lines] == list(range(1, len(lines) + 1))

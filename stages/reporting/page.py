@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from stages.artifacts.files import whole
 from stages.measuring.standing import columns_of, marks_of
@@ -15,6 +15,12 @@ from stages.reporting.templates import environment
 
 LOSSES = ("loss", "contrastive", "distillation")
 ORDER = ("pretrain", "retriever1", "retriever2", "reranker", "retriever")
+SUM = "weighted sum"
+REMOVED = {
+    "removed_positive": "known answers",
+    "removed_same_text": "the text of one",
+    "removed_margin": "too near to one",
+}
 UNDRAWN = ("filled", "masked", "negatives")  # counts that hardly move: the tables have them
 
 
@@ -47,11 +53,12 @@ def curves(read: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """{stage, what, chart} in the chain's order: the losses of a stage together, then its shares together."""
     drawn = []
     for stage in sorted(read, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)):
-        rows = [row for row in read[stage] if row["curve"] not in UNDRAWN]
+        rows = _without_sums([row for row in read[stage] if row["curve"] not in UNDRAWN])
         losses = [row for row in rows if row["curve"].split()[-1] in LOSSES]
         shares = [row for row in rows if row["curve"].split()[-1] not in LOSSES]
-        parts = (("loss", losses), (_shared(shares), shares))
-        drawn += [{"stage": stage, "what": what, "chart": _curve(part, what)} for what, part in parts if part]
+        parts = [(what, _named(part, what)) for what, part in (("loss", losses), (_shared(shares), shares)) if part]
+        looks = charts.looks(sorted({row["curve"] for _, part in parts for row in part}, key=_place))
+        drawn += [{"stage": stage, "what": what, "chart": _curve(part, what, looks)} for what, part in parts]
     return drawn
 
 
@@ -62,23 +69,34 @@ def _shared(rows: list[dict[str, Any]]) -> str:
     return names.pop() if len(names) == 1 else last.pop() if len(last) == 1 else "share"
 
 
-def _curve(rows: list[dict[str, Any]], what: str) -> Markup:
-    named: dict[str, list[dict[str, Any]]] = {}
+def _without_sums(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Curves of a stage without the sum of its losses where that says nothing."""
+    points: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
-        named.setdefault(row["curve"], []).append(row)
-    points = {name: [(row["step"], row["value"]) for row in part] for name, part in named.items()}
-    for name in named.keys() - {"loss"}:
-        if points[name] == points.get("loss"):  # the only part of a sum is the sum
-            points.pop("loss")
-    if "loss" in points and len(points) > 4:  # the sum of many heads would squeeze each of them
-        points.pop("loss")
-    kept = [row | {"curve": _short(name, what)} for name in points for row in named[name]]
-    return charts.lines(kept, "step", "value", "curve", ("step", what), [_short(name, what) for name in points])
+        if row["curve"].split()[-1] in LOSSES:
+            points.setdefault(row["curve"], []).append((row["step"], row["value"]))
+    whole = points.pop("loss", [])
+    alone = whole in points.values()  # the only part of a sum is the sum
+    crowded = len(points) > 3  # the sum of many heads would squeeze each of them
+    return [row for row in rows if row["curve"] != "loss" or not (alone or crowded)]
 
 
-def _short(curve: str, what: str) -> str:
-    """``encoder passage loss`` → ``encoder passage`` where the axis says loss."""
-    return curve.removesuffix(f" {what}")
+def _named(rows: list[dict[str, Any]], what: str) -> list[dict[str, Any]]:
+    """Rows by the names that a legend has: ``encoder passage loss`` → ``encoder passage`` where the axis says loss."""
+    return [row | {"curve": SUM if row["curve"] == "loss" else row["curve"].removesuffix(f" {what}")} for row in rows]
+
+
+def _place(name: str) -> tuple[bool, bool, str]:
+    """Where a curve stands in a legend: the sum, then the encoder's, then the decoders'."""
+    return name != SUM, not name.startswith("encoder"), name
+
+
+def _curve(rows: list[dict[str, Any]], what: str, looks: dict[str, charts.Look]) -> Markup:
+    there = {row["curve"] for row in rows}
+    shown = {name: look for name, look in looks.items() if name in there}
+    return charts.lines(
+        rows, "step", "value", "curve", ("step", what), shown if len(shown) > 1 else charts.looks(there)
+    )
 
 
 def negatives(audit: Audit | None) -> dict[str, Any] | None:
@@ -91,8 +109,11 @@ def negatives(audit: Audit | None) -> dict[str, Any] | None:
     drawn = [charts.shares([r for r in rows if r["run"] == run], run, order, bands) for run in runs]
     spread, false = audits.difficulty(audit), audits.false_by_rank(audit)
     titles = f"rank by {audit.judge}", "above the positive"
+    summed = audits.summary(audit)
+    removed = {said: [row["counts"].get(rule, 0) for row in summed] for rule, said in REMOVED.items()}
     return {
-        "rows": audits.summary(audit),
+        "rows": summed,
+        "removed": {said: counts for said, counts in removed.items() if any(counts)},
         "runs": list(runs),
         "judge": audit.judge,
         "queries": len(audit.groups),
@@ -104,7 +125,7 @@ def negatives(audit: Audit | None) -> dict[str, Any] | None:
 
 def _spread(rows: list[dict[str, Any]], order: list[str], judge: str) -> Markup:
     title = f"negative − best positive, {judge}'s score"
-    return charts.lines(rows, "margin", "share", "round", (title, "share of the pool"), order)
+    return charts.lines(rows, "margin", "share", "round", (title, "share of the pool"), charts.looks(order))
 
 
 def number(value: Any) -> str:
@@ -119,12 +140,12 @@ def number(value: Any) -> str:
 
 
 def said(value: Any) -> str:
-    """A parameter as people would say it."""
+    """A parameter as people would say it; a line may break behind a comma."""
     if isinstance(value, list):
-        return ", ".join(said(one) for one in value)
+        return Markup(", ").join(said(one) for one in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "none" if value is None else str(value)
+    return "none" if value is None else escape(str(value)).replace(",", Markup(",<wbr>"))
 
 
 def percent(value: float | None) -> str:

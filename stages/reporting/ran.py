@@ -60,13 +60,22 @@ def speeds(paths: list[Path]) -> list[dict[str, Any]]:
     """{stage, seconds, rates} of the metrics that tell how fast their stage was; ``rates`` by unit."""
     rows = []
     for path in paths:
-        told = read_json(path).get("speed")
+        metrics = read_json(path)
+        told = metrics.get("speed")
         if told is None:
             continue
         numbers = told if isinstance(told, dict) else {"pieces": told}
         rates = {_unit(name): value for name, value in numbers.items() if name not in ("seconds", "padding")}
-        rows.append({"stage": _stage(path), "seconds": numbers.get("seconds"), "rates": rates})
+        seconds = numbers.get("seconds", _spent(metrics, rates))
+        rows.append({"stage": _stage(path), "seconds": seconds, "rates": rates})
     return rows
+
+
+def _spent(metrics: dict[str, Any], rates: dict[str, Any]) -> float | None:
+    """Seconds, where the metrics count what the one rate is of; ``texts`` and texts a second."""
+    ((unit, rate),) = rates.items() if len(rates) == 1 else (("", 0),)
+    count = metrics.get(unit)
+    return count / rate if isinstance(count, int) and rate else None
 
 
 def _unit(name: str) -> str:

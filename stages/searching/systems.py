@@ -47,7 +47,8 @@ class Settings:
     Attributes:
         model: the retriever's folder.
         reranker: the cross-encoder's folder, or None.
-        longest: pieces of a pair, special ones included; longest_query: of a query as a text of its own.
+        longest, longest_query, longest_pair: pieces of a passage, of a query and of both in one text, special ones
+            included.
         precision: of both models.
         candidates: passages that are re-ranked.
         prior: weight of the retriever's score beside the cross-encoder's logit.
@@ -56,13 +57,14 @@ class Settings:
 
     model: Path
     reranker: Path | None
-    longest: int = 128
-    longest_query: int = 32
-    precision: str = "bf16"
-    candidates: int = 10
-    prior: float = 50.0
-    k1: float = 0.9
-    b: float = 0.4
+    longest: int
+    longest_query: int
+    longest_pair: int
+    precision: str
+    candidates: int
+    prior: float
+    k1: float
+    b: float
 
 
 class Systems:
@@ -133,7 +135,7 @@ class Systems:
             pieces = tokenised([query], tokenizer), tokenised(texts, tokenizer)
             passages = pieces[1].take(np.arange(top), CUT)
             pairs = crossencoder.Pairs(
-                pieces[0], passages, vocabulary, self.settings.longest, self.settings.longest_query
+                pieces[0], passages, vocabulary, self.settings.longest_pair, self.settings.longest_query
             )
             logits = crossencoder.score(model, pairs, np.zeros(top, dtype=np.int64), np.arange(top), BUDGET)
         logits = logits + self.settings.prior * scores[:top]

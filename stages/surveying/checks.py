@@ -71,7 +71,9 @@ def faiss() -> Check:
     import faiss
 
     on_gpu = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
-    found = f"{faiss.__version__}, {f'{on_gpu} GPUs' if on_gpu else f'{faiss.omp_get_max_threads()} threads'}"
+    found = (
+        f"{faiss.__version__}, {counted(on_gpu, 'GPU') if on_gpu else counted(faiss.omp_get_max_threads(), 'thread')}"
+    )
     if gpus() and not on_gpu:
         return Check("Faiss", "without", found, "searches on the CPU beside an idle GPU: pip install faiss-gpu")
     return Check("Faiss", "ok", found)
@@ -92,13 +94,18 @@ def gpu() -> Check:
 def processor() -> Check:
     """Cores, and whether bfloat16 is fast on them."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    found = f"{cores()} cores{f', OMP_NUM_THREADS={threads}' if threads else ''}"
+    found = f"{counted(cores(), 'core')}{f', OMP_NUM_THREADS={threads}' if threads else ''}"
     if threads.isdigit() and int(threads) < cores():
-        return Check("CPU", "without", found, f"{cores() - int(threads)} cores idle: unset OMP_NUM_THREADS")
+        return Check("CPU", "without", found, f"{counted(cores() - int(threads), 'core')} idle: unset OMP_NUM_THREADS")
     if bf16() or gpus():
         return Check("CPU", "ok", f"{found}{', bf16' if bf16() else ''}")
     cost = "training takes two to three times as long as on a CPU with bf16; precision: fp32 is no slower here"
     return Check("CPU", "without", f"{found}, no bf16", cost)
+
+
+def counted(count: int, thing: str) -> str:
+    """``1 core``, ``2 cores``."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def ram() -> Check:

@@ -1,6 +1,7 @@
 """A corpus with markup in every text, and the systems that search it: nothing trained, everything real."""
 
 from pathlib import Path
+from typing import Any
 
 from stages.artifacts.tables import Passages, Qrels, Queries
 from stages.ranking.crossencoder import load_crossencoder, save_crossencoder
@@ -11,7 +12,7 @@ from stages.tokens import tokens
 from tests.conftest import World
 from tests.reporting.build import HOSTILE
 
-LONGEST, QUERY = 64, 24
+LONGEST, QUERY, PAIR = 64, 24, 56
 
 
 def hostile(world: World, folder: Path) -> None:
@@ -34,9 +35,9 @@ def systems(world: World, data: Path, folder: Path, reranker: bool = True) -> Sy
     """All three systems over a collection; the cross-encoder's head is drawn."""
     if reranker:
         save_crossencoder(load_crossencoder(world.backbone, seed=3), world.backbone, folder / "reranker")
-    settings = Settings(
-        world.backbone, folder / "reranker" if reranker else None, LONGEST, QUERY, "fp32", candidates=5, prior=50.0
-    )
+    lengths = {"longest": LONGEST, "longest_query": QUERY, "longest_pair": PAIR}
+    rest: dict[str, Any] = lengths | {"precision": "fp32", "candidates": 5, "prior": 50.0, "k1": 0.9, "b": 0.4}
+    settings = Settings(world.backbone, folder / "reranker" if reranker else None, **rest)
     return Systems(opened(folder / "index", source(world, data)), settings)
 
 
