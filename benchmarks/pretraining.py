@@ -39,7 +39,6 @@ from stages.bottleneck.tables import WEIGHTS, needed
 from stages.bottleneck.texts import GENERATED, read_corpus
 from stages.pretraining import Start, assembled, begin
 from stages.training.loop import Plan, train
-from stages.training.memory import keep
 from stages.training.processes import autocast, join
 
 RECIPES = Path(__file__).parents[1] / "stages" / "recipes"
@@ -90,7 +89,6 @@ def measure(
 
 def run(settings: Settings, name: str, precision: str) -> dict[str, Any]:
     """One recipe in one precision."""
-    keep()
     recipe, processes = load_recipe(RECIPES / f"{name}.yaml"), join()
     if recipe.generator:
         recipe = replace(recipe, generator=replace(recipe.generator, steps=0))

@@ -1,6 +1,6 @@
 """Passages → texts that pre-training reconstructs: queries they might answer, and how they might go on.
 
-MASTER (Zhou et al. 2022, section 3.3) draws the queries from a T5 trained on MS MARCO (Nogueira and Lin 2019) and
+MASTER (Zhou et al. 2022, section 4.2) draws the queries from a T5 trained on MS MARCO (Nogueira and Lin 2019) and
 the continuations from GPT-2. Without a checkpoint, a small model of the same class first learns on this corpus.
 """
 

@@ -33,7 +33,6 @@ from stages.bottleneck.texts import read_corpus
 from stages.embedding.probe import Probe, dev_sample
 from stages.training.curves import Curves
 from stages.training.loop import Plan, Report, train
-from stages.training.memory import keep
 from stages.training.processes import Processes, join
 
 
@@ -78,7 +77,6 @@ def pretrain(
         write_json(metrics, {"steps": 0})
         return
     given = needed(chosen, beside, recipe)
-    keep()
     processes = join()
     weights = {name: path for name, path in given.items() if name in WEIGHTS}
     corpus = read_corpus(passages, tokens, weights, {name: given[name] for name in given if name not in WEIGHTS})

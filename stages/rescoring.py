@@ -13,7 +13,7 @@ from stages.artifacts.files import remove
 from stages.artifacts.judgements import asked, judged, passage_ids, sorted_places
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.scratch import scratch
-from stages.artifacts.tables import Run, Tokens
+from stages.artifacts.tables import SPLITS, Run, Tokens
 from stages.embedding.pieces import tokenised
 from stages.ranking import options
 from stages.ranking.crossencoder import Pairs, for_inference
@@ -50,7 +50,7 @@ def rescore(
     settings: dict[str, Any] = {"splits": splits, "depth": depth, "positives": positives, "longest": longest}
     settings |= {"longest_query": longest_query, "precision": precision}
     processes = join()
-    wanted = splits or ["train", "dev", "test"]
+    wanted = splits or list(SPLITS)
     asking, ids = asked(queries, wanted), passage_ids(tokens)
     choice = Choice(asking, ids, judged(qrels, asking, ids), depth, positives)
     rankings = read_rankings(run, asking, ids)  # bad input is refused before any work

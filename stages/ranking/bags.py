@@ -1,4 +1,4 @@
-"""A text as a bag of pieces: the largest logit of every piece (DupMAE, Xiao et al. 2023, section 3.3).
+"""A text as a bag of pieces: the largest logit of every piece (DupMAE, Xiao et al. 2023, section 3.4).
 
 The head that makes logits of states is the one that pre-training has left in ``heads.safetensors``: a linear unit of
 its own, or the masked language model's. A retriever's folder keeps it there, and in ``bag.json`` how much of a

@@ -21,6 +21,7 @@ from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import content_hash, fingerprint
 from stages.artifacts.tables import Passages, Tokens
 from stages.ranking import lexical
+from stages.ranking.bags import has_bag
 from stages.ranking.encoding import Vectors, encode
 from stages.searching.texts import COLUMNS, mapped, write_texts
 from stages.training.processes import join
@@ -90,8 +91,11 @@ def build(folder: Path, source: Source) -> None:
     """Write the index of a corpus, whole or not at all.
 
     Raises:
-        Refusal: the passages are not those of the tokens, or an id does not fit on a line.
+        Refusal: the retriever ranks by more than vectors, the passages are not those of the tokens, or an id does
+            not fit on a line.
     """
+    if has_bag(source.model):
+        raise Refusal(f"{source.model}: ranks by a bag of words too, which no vector index holds; `mine` searches it")
     ids = passage_ids(source.tokens)
     _refuse_ids(source, ids)
     pieces = read_ragged(Tokens, source.tokens, "pieces")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from stages.training import checkpoint
 from stages.training.curves import Curves
-from stages.training.memory import give_back
+from stages.training.memory import give_back, keep
 from stages.training.processes import Processes, autocast
 from stages.training.progress import Progress
 
@@ -124,6 +124,7 @@ def train(
         batches: the micro-batches of a step, for this process; called ahead of time in another thread.
         scratch: a folder for the state of this very run; an interrupted run found there is continued.
     """
+    keep()
     model.to(processes.device).train()
     optimiser = _optimiser(model, plan, processes.device)
     start, history = checkpoint.restore(scratch, model, optimiser)

@@ -1,11 +1,13 @@
 """Searching one query gives what the stages' runs say; the index is made once, mapped, and as Pyserini reads it."""
 
+import shutil
 from pathlib import Path
 
 import faiss
 import numpy as np
 import pytest
 
+from stages.artifacts.documents import write_json
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Queries
 from stages.bm25 import bm25
@@ -115,6 +117,13 @@ def test_passages_of_another_corpus_are_refused(world: World, tmp_path: Path) ->
     with pytest.raises(Refusal, match=r"passages\.parquet: passage_ids differ from those of"):
         opened(tmp_path / "index", wrong)
     assert not (tmp_path / "index").exists()
+
+
+def test_a_retriever_that_ranks_by_bags_is_refused(world: World, tmp_path: Path) -> None:
+    shutil.copytree(world.backbone, tmp_path / "model")
+    write_json(tmp_path / "model" / "bag.json", {"kept": 8})
+    with pytest.raises(Refusal, match="model: ranks by a bag of words too"):
+        opened(tmp_path / "index", index.Source(tmp_path / "model", world.tokens, world.passages, 32, "fp32"))
 
 
 def test_known_queries_are_found_whatever_their_case_and_spaces(world: World) -> None:
