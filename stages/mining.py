@@ -1,5 +1,6 @@
 """Retriever and passages → run, by exact search: negatives for the next retriever, rankings for evaluation."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,7 @@ def mine(
     metrics: options.MetricsIfAny = None,
 ) -> None:
     """Rank the corpus for every query of some splits, exactly, with memory that does not grow with the corpus."""
-    processes = join()
+    processes, began = join(), time.monotonic()
     wanted = splits or list(SPLITS)
     asking, corpus = asked(queries, wanted), Corpus.read(tokens)
     reading = Reading(longest, longest_query, precision)
@@ -35,4 +36,6 @@ def mine(
     if processes.first:
         found.search(corpus.ids, out, asking, depth)
         if metrics:
-            write_json(metrics, found.told())
+            told = found.told()
+            told["speed"]["seconds"] = time.monotonic() - began
+            write_json(metrics, told)

@@ -161,7 +161,11 @@ def told(report: Report, batches: Batches, plan: Plan) -> dict[str, Any]:
         "steps": plan.steps,
         "passages": plan.steps * batches.buckets.batch,
         "last": nested(last),
-        "speed": {"tokens_per_second": report.tokens_per_second, "padding": batches.padding},
+        "speed": {
+            "tokens_per_second": report.tokens_per_second,
+            "padding": batches.padding,
+            "seconds": report.seconds,
+        },
     }
 
 
