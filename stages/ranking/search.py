@@ -20,7 +20,7 @@ from stages.ranking.encoding import Vectors
 ROUNDING = 2e-6  # error of a float32 inner product, in units of |q| |p|
 QUERIES, PASSAGES = 8_192, 65_536  # rows of a block
 SCANNED = 256  # queries compared with a block of passages in full, where a cut is unsure
-GATHERED = 2**25  # numbers gathered at once for rescoring
+GATHERED = 2**20  # numbers gathered at once for rescoring: what a CPU's cache holds
 
 Found = tuple[np.ndarray, np.ndarray]
 TopK = Callable[[np.ndarray, np.ndarray, int], Found]  # queries, passages, k → scores, rows
