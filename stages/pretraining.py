@@ -71,13 +71,14 @@ def pretrain(
     settings = {name: value for name, value in locals().items() if not isinstance(value, Path)}
     beside = {"keywords": keywords, "salience": salience, "queries": doc2query, "continuations": continuations}
     chosen = load_recipe(recipe)
-    begun = begin(chosen, start, dropout, pooling)
+    begun, processes = begin(chosen, start, dropout, pooling), join()
     if not chosen.encoder:
-        save_encoder(begun.encoder, start, out, begun.heads)
-        write_json(metrics, {"steps": 0})
+        if processes.first:
+            save_encoder(begun.encoder, start, out, begun.heads)
+            write_json(metrics, {"steps": 0})
+            Curves(curves).close()  # DVC wants every output that its stage names
         return
     given = needed(chosen, beside, recipe)
-    processes = join()
     weights = {name: path for name, path in given.items() if name in WEIGHTS}
     corpus = read_corpus(passages, tokens, weights, {name: given[name] for name in given if name not in WEIGHTS})
     batches = Batches(chosen, corpus, begun.vocabulary, longest, batch, pieces, seed, processes)

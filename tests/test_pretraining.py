@@ -111,7 +111,8 @@ def test_a_second_corpus_goes_on_with_encoder_and_heads(world: World, tmp_path: 
 
 
 def test_an_empty_recipe_passes_the_backbone_through(world: World, tmp_path: Path) -> None:
-    run(world, tmp_path, "none", pooling="mean")
+    run(world, tmp_path, "none", pooling="mean", curves=tmp_path / "curves")
+    assert (tmp_path / "curves" / "metrics.json").is_file()  # an output of its stage, even of nothing
     weights = "model.safetensors"
     assert (tmp_path / "encoder" / weights).read_bytes() == (world.backbone / weights).read_bytes()
     assert read_json(tmp_path / "encoder" / "1_Pooling" / "config.json")["pooling_mode_mean_tokens"]
