@@ -215,6 +215,18 @@ def test_a_collection_to_search_only(tmp_path):
     assert len(queries) == 2
 
 
+def test_passages_alone_are_a_corpus_to_pre_train_on(tmp_path):
+    source = beir(tmp_path / "in", qrels={})
+    (tmp_path / "in" / "qrels").rmdir()
+    with pytest.raises(Refusal, match="none of train"):  # whoever asks has judged
+        run(tmp_path, source, training=False)
+    (tmp_path / "in" / "queries.jsonl").unlink()
+    passages, queries, qrels, _ = run(tmp_path, source, training=False)
+    assert (len(passages), queries, qrels) == (len(CORPUS), [], [])
+    with pytest.raises(Refusal, match="no training queries"):
+        run(tmp_path, source)
+
+
 def test_the_command_line(tmp_path):
     source = beir(tmp_path / "in")
     outs = [f"--{name}={tmp_path / name}" for name in ("passages", "queries", "qrels", "metrics")]

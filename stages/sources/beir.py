@@ -1,7 +1,8 @@
 """``beir:DIR``: corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, as the BEIR benchmark ships them.
 
 https://github.com/beir-cellar/beir/wiki/Load-your-custom-dataset. Where documents have several passages, each line of
-corpus.jsonl also has ``doc_id`` and ``position``, and the lines of a document follow each other.
+corpus.jsonl also has ``doc_id`` and ``position``, and the lines of a document follow each other. A folder of
+corpus.jsonl alone is a corpus to pre-train on.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,8 @@ class Beir:
         self.corpus, self.asked = folder / "corpus.jsonl", folder / "queries.jsonl"
         self.qrels = {split: folder / "qrels" / f"{split}.tsv" for split in SPLITS}
         self.qrels = {split: path for split, path in self.qrels.items() if path.exists()}
-        if not self.qrels:
+        self.alone = self.corpus.exists() and not self.asked.exists() and not (folder / "qrels").exists()
+        if not self.qrels and not self.alone:
             raise Refusal(f"{folder / 'qrels'}: none of train.tsv, dev.tsv and test.tsv is there")
 
     def count(self) -> int:
@@ -38,7 +40,7 @@ class Beir:
             yield Passage(name, document, position, title, text, origin, row)
 
     def queries(self) -> Iterator[Query]:
-        for row, line in json_rows(self.asked):
+        for row, line in json_rows(self.asked) if not self.alone else ():
             name, text = (field(line, column, self.asked, row) for column in ("_id", "text"))
             yield Query(name, text, str(self.asked), row)
 
@@ -63,5 +65,5 @@ class Beir:
 
 
 def read(rest: str, words: int) -> Beir:
-    """The reader of ``beir:rest``; passages are taken as they are. Raises `Refusal` where there are no qrels."""
+    """The reader of ``beir:rest``; passages are taken as they are. Raises `Refusal` where queries have no qrels."""
     return Beir(Path(rest))
