@@ -65,10 +65,7 @@ def search(
     precision: Precision = "bf16",
 ) -> None:
     """Print the best passages for a query, with their scores; known answers are starred."""
-    began = time.monotonic()
-    lengths = {"longest": longest, "longest_query": longest_query, "longest_pair": longest_pair}
-    said = lengths | {"candidates": candidates, "prior": prior}
-    systems = _systems(index, tokens, passages, _settings(model, reranker, precision, lock, said))
+    began, systems = time.monotonic(), _systems(locals())
     systems.load([system])
     loaded = time.monotonic()
     hits = systems.search(system, query, top)
@@ -107,9 +104,7 @@ def serve(
 
     from stages.searching.app import HOSTS, application
 
-    lengths = {"longest": longest, "longest_query": longest_query, "longest_pair": longest_pair}
-    said = lengths | {"candidates": candidates, "prior": prior}
-    systems = _systems(index, tokens, passages, _settings(model, reranker, precision, lock, said))
+    systems = _systems(locals())
     systems.load(systems.names)
     app = application(systems, Known(queries, qrels), [*HOSTS, host] if host not in ("0.0.0.0", "::") else ["*"])
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", lifespan="off", ws="none")
@@ -120,16 +115,14 @@ def serve(
     server.run(sockets=[socket])
 
 
-def _settings(model: Path, reranker: Path, precision: str, lock: Path, said: dict[str, Any]) -> Settings:
-    """What is said, and of the rest what the run did."""
+def _systems(options: dict[str, Any]) -> Systems:
+    """The systems of a command's options: what they say, and of the rest what the run did."""
+    model, reranker, precision = options["model"], options["reranker"], options["precision"]
     if not model.is_dir():
         raise Refusal(f"{model}: no such folder; `make` trains a retriever")
-    ran = remembered(lock)
+    ran = remembered(options["lock"])
     ran["candidates"] = min(ran["candidates"], MOST)
-    known = ran | {name: value for name, value in said.items() if value is not None}
-    return Settings(model, reranker if reranker.is_dir() else None, precision=precision, **known)
-
-
-def _systems(index: Path, tokens: Path, passages: Path, settings: Settings) -> Systems:
-    source = Source(settings.model, tokens, passages, settings.longest, settings.precision)
-    return Systems(opened(index, source), settings)
+    known = ran | {name: options[name] for name in ran if options.get(name) is not None}
+    settings = Settings(model, reranker if reranker.is_dir() else None, precision=precision, **known)
+    source = Source(model, options["tokens"], options["passages"], settings.longest, precision)
+    return Systems(opened(options["index"], source), settings)
