@@ -45,13 +45,13 @@ STARTS = {
         "backbone",
         24,
         {"batch": 32, "learning_rate": 1e-4, "new_parts": 10, "pooling": "mean"},
-        {"steps": 40, "learning_rate": 5e-5, "group": 2, "depth": 50, "longest": 96},
+        {"steps": 24, "learning_rate": 5e-5, "group": 2, "depth": 50, "longest": 64},
     ),
     "scratch": Start(
         "scratch",
-        150,
+        240,
         {"batch": 32, "learning_rate": 1e-3, "pooling": "mean"},
-        {"epochs": 6, "learning_rate": 5e-4, "group": 2, "depth": 50, "longest": 96},
+        {"steps": 90, "learning_rate": 5e-4, "group": 2, "depth": 50, "longest": 64},
     ),
 }
 SCRATCH = {"layers": 4, "width": 128, "heads": 4, "vocabulary": 8000}

@@ -148,11 +148,11 @@ def assembled(
     Args:
         state: the run's folder, where a generator that must be trained first is kept.
     """
-    occurring = torch.from_numpy(batches.collate.corpus.occurring(begun.vocabulary.size))
-    generator = prepared(recipe, begun.encoder, occurring, batches, plan, processes, state)
+    counts = torch.from_numpy(batches.collate.corpus.counts(begun.vocabulary.size))
+    generator = prepared(recipe, begun.encoder, counts, batches, plan, processes, state)
     teacher = begun.teacher and begun.teacher.to(processes.device)
     torch.manual_seed(plan.seed)  # the new parts' parameters, whether or not a generator was made before
-    return Autoencoder(recipe, begun.encoder, begun.heads, teacher, occurring, generator, processes)
+    return Autoencoder(recipe, begun.encoder, begun.heads, teacher, counts, generator, processes)
 
 
 def told(report: Report, batches: Batches, plan: Plan) -> dict[str, Any]:

@@ -84,12 +84,12 @@ def test_a_trained_generator_is_not_trained_again_when_its_run_goes_on(world: Wo
     recipe = named("simlm")
     recipe = replace(recipe, generator=replace(recipe.generator, steps=15))  # type: ignore[type-var]
     encoder, plan = load_encoder(world.backbone), Plan(steps=3, learning_rate=1e-3, precision="fp32")
-    pieces = torch.from_numpy(batches(world, recipe).collate.corpus.occurring(encoder.config.vocab_size))
-    first = prepared(recipe, encoder, pieces, batches(world, recipe), plan, ALONE, tmp_path)
+    counts = torch.from_numpy(batches(world, recipe).collate.corpus.counts(encoder.config.vocab_size))
+    first = prepared(recipe, encoder, counts, batches(world, recipe), plan, ALONE, tmp_path)
     remove(tmp_path / "generator")
-    again = prepared(recipe, encoder, pieces, batches(world, recipe), plan, ALONE, tmp_path)
+    again = prepared(recipe, encoder, counts, batches(world, recipe), plan, ALONE, tmp_path)
     untrained = replace(recipe, generator=replace(recipe.generator, steps=0))  # type: ignore[type-var]
-    fresh = prepared(untrained, encoder, pieces, batches(world, recipe), plan, ALONE, tmp_path / "elsewhere")
+    fresh = prepared(untrained, encoder, counts, batches(world, recipe), plan, ALONE, tmp_path / "elsewhere")
     assert first
     assert again
     assert fresh

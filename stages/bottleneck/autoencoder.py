@@ -33,24 +33,26 @@ class Autoencoder(nn.Module):
         encoder: TextEncoder,
         heads: dict[str, Tensor],
         teacher: TextEncoder | None = None,
-        pieces: Tensor | None = None,
+        counts: Tensor | None = None,
         generator: "Generator | None" = None,
         processes: Processes | None = None,
     ):
         """Args:
         heads: parameters of a previous pre-training or of the backbone's own head, by name; those that fit are taken.
         teacher: the backbone as it was, for networks that recover its vectors.
-        pieces: [V'] the pieces that occur in the corpus; all by default.
+        counts: [V] how often each piece occurs in the corpus; all alike by default.
         generator: for views that one fills, on the right device; trained here only if the recipe says ``joint``.
         processes: the peers, for losses across the whole batch; alone by default.
         """
         super().__init__()
         self.recipe, self.encoder = recipe, encoder
-        self.head = VocabularyHead(encoder.config, encoder.transformer.get_input_embeddings(), pieces)  # type: ignore[operator]
+        self.head = VocabularyHead(encoder.config, encoder.transformer.get_input_embeddings(), counts)  # type: ignore[operator]
         initialise(self.head, "normal")
-        if any(view.predict == "replaced" for view in recipe.views().values()):
+        judged = [view.mask.ratio for view in recipe.views().values() if view.predict == "replaced"]
+        if judged:
             self.detector = ReplacementHead(encoder.config)
             initialise(self.detector, "normal")
+            self.detector.expect(sum(judged) / len(judged))
         self.around = Surroundings(encoder, self.head, teacher, getattr(self, "detector", None), processes)
         self.decoders = nn.ModuleDict()
         for name, spec in recipe.decoders.items():

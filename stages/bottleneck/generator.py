@@ -67,8 +67,8 @@ class Generator(nn.Module):
         return pieces[chosen.clamp(max=len(pieces) - 1)]
 
 
-def made(spec: Generation, config: Any, pieces: Tensor | None = None) -> Generator:
-    """A new generator of the backbone's kind: half as wide, with as many positions; ``pieces`` are all it may say."""
+def made(spec: Generation, config: Any, counts: Tensor | None = None) -> Generator:
+    """A new generator of the backbone's kind, half as wide, that says only what ``counts`` [V] has seen."""
     from transformers.models.bert.configuration_bert import BertConfig
     from transformers.models.bert.modeling_bert import BertModel
 
@@ -87,7 +87,7 @@ def made(spec: Generation, config: Any, pieces: Tensor | None = None) -> Generat
         attn_implementation=registered(),
     )
     encoder = TextEncoder(BertModel(own, add_pooling_layer=False), "cls", normalise=False)
-    return Generator(encoder, VocabularyHead(own, encoder.transformer.get_input_embeddings(), pieces))  # type: ignore[operator]
+    return Generator(encoder, VocabularyHead(own, encoder.transformer.get_input_embeddings(), counts))  # type: ignore[operator]
 
 
 class CheckpointHead(nn.Module):
@@ -147,7 +147,7 @@ def loaded(checkpoint: str, config: Any) -> Generator:
 def prepared(
     recipe: Recipe,
     encoder: TextEncoder,
-    pieces: Tensor,
+    counts: Tensor,
     batches: Batches,
     plan: Plan,
     processes: Processes,
@@ -156,7 +156,7 @@ def prepared(
     """The masked language model that the recipe samples from: loaded, or made and trained on the corpus first.
 
     Args:
-        pieces: [V'] those of the corpus: the others never occur, and one of our own neither learns nor says them.
+        counts: [V] of the corpus' pieces: what never occurs, one of our own neither learns nor says.
         state: the run's folder; the training of the generator is resumed there too, and what it became kept.
     """
     spec = recipe.generator
@@ -165,12 +165,12 @@ def prepared(
     if spec.checkpoint:
         return loaded(spec.checkpoint, encoder.config).to(processes.device).eval()
     torch.manual_seed(plan.seed)
-    generator = made(spec, encoder.config, pieces).to(processes.device)
+    generator = made(spec, encoder.config, counts).to(processes.device)
     kept = state / "generator.safetensors"
     if spec.steps and kept.is_file():
         generator.load_state_dict(load_file(kept), strict=False)
     elif spec.steps:
-        _learn(generator, spec, batches, plan, processes, state)
+        _learn(generator, spec, counts, batches, plan, processes, state)
         if processes.first:
             with whole(kept) as partial:
                 save_file(dict(generator.named_parameters()), partial)
@@ -179,10 +179,16 @@ def prepared(
 
 
 def _learn(
-    generator: Generator, spec: Generation, batches: Batches, plan: Plan, processes: Processes, state: Path
+    generator: Generator,
+    spec: Generation,
+    counts: Tensor,
+    batches: Batches,
+    plan: Plan,
+    processes: Processes,
+    state: Path,
 ) -> None:
     alone = Recipe({"passage": View(mask=Mask("random", spec.ratio))})
     schedule = replace(plan, steps=spec.steps, warmup=spec.steps // 10, new_parts=0, probe_every=0)
-    learner = Autoencoder(alone, generator.encoder, {}, pieces=generator.head.pieces.cpu())  # type: ignore[arg-type]
+    learner = Autoencoder(alone, generator.encoder, {}, counts=counts)
     train(learner, batches.of(alone), schedule, processes, state / "generator", what="generator")
     generator.head = learner.head

@@ -67,13 +67,13 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.passages.pieces)
 
-    def occurring(self, size: int) -> np.ndarray:
-        """Ascending ids of the pieces, of ``size`` in the vocabulary, that occur in any text."""
-        seen = np.zeros(size, dtype=bool)
+    def counts(self, size: int) -> np.ndarray:
+        """[size] int64: how often each piece of the vocabulary occurs in all texts together."""
+        counts = np.zeros(size, dtype=np.int64)
         for source in (self.passages, *(pieces for pieces, _ in self.texts.values())):
             for start in range(0, len(source.pieces.values), CHUNK):
-                seen[source.pieces.values[start : start + CHUNK]] = True
-        return np.flatnonzero(seen)
+                counts += np.bincount(source.pieces.values[start : start + CHUNK], minlength=size)
+        return counts
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """From states to pieces: the language-modelling head, and its cross-entropy without the matrix of logits."""
 
+import math
 from typing import Any
 
 import torch
@@ -75,7 +76,9 @@ def _spread(grad: Tensor, pieces: Tensor | None, size: int) -> Tensor:
 class VocabularyHead(nn.Module):
     """BERT's language-modelling head: transform, then the embedding matrix (tied) and a bias per piece.
 
-    Encoder and decoders share it (MASTER, section 4.1).
+    Encoder and decoders share it (MASTER, section 4.1). A new one's bias is the logarithm of how often a piece occurs:
+    what can be guessed without reading is known from the start. Else the encoder learns it first, as a direction that
+    all its states share, and with it all vectors become alike (docs/recipes.md).
 
     Attributes:
         pieces: [V'] the pieces that a loss chooses among, ascending; the others never occur in the corpus, and a
@@ -85,15 +88,18 @@ class VocabularyHead(nn.Module):
     pieces: Tensor
     place: Tensor
 
-    def __init__(self, config: Any, embeddings: nn.Embedding, pieces: Tensor | None = None):
+    def __init__(self, config: Any, embeddings: nn.Embedding, counts: Tensor | None = None):
+        """Args:
+        counts: [V] how often each piece occurs in the corpus; all alike by default.
+        """
         super().__init__()
         from transformers.models.bert.modeling_bert import BertPredictionHeadTransform
 
         self.transform = BertPredictionHeadTransform(config)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        counts = torch.ones(config.vocab_size) if counts is None else counts
+        self.bias = nn.Parameter(((counts + 0.5) / counts.sum()).log())  # a half: another corpus may have the rest
         self.tied = (embeddings,)  # in a tuple: the parameter belongs to the encoder
-        everything = torch.arange(config.vocab_size)
-        pieces = everything if pieces is None else pieces
+        everything, pieces = torch.arange(config.vocab_size), counts.nonzero()[:, 0]
         self.register_buffer("pieces", pieces, persistent=False)
         self.register_buffer("place", torch.zeros_like(everything).scatter(0, pieces, torch.arange(len(pieces))), False)
 
@@ -101,11 +107,11 @@ class VocabularyHead(nn.Module):
         """[n, d] states, [n] pieces of the corpus → summed cross-entropy, pieces guessed right.
 
         Args:
-            plain: states meet the embedding matrix as they are, without transform and bias.
+            plain: states meet the embedding matrix as they are, without transform.
         """
         hidden = states if plain else self.transform(states)
         weight: Tensor = self.tied[0].weight
-        bias: Tensor = torch.zeros_like(self.bias) if plain else self.bias
+        bias: Tensor = self.bias
         few, labels = (self.pieces, self.place[labels]) if self.chooses else (None, labels)
         outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, bias, labels, few)  # type: ignore[no-untyped-call]
         return outcome
@@ -134,6 +140,10 @@ class ReplacementHead(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.activation = ACT2FN[config.hidden_act]
         self.out = nn.Linear(config.hidden_size, 1)
+
+    def expect(self, share: float) -> None:
+        """Begin with this chance of a replacement, for the reason that `VocabularyHead` begins with frequencies."""
+        nn.init.constant_(self.out.bias, math.log(share / (1 - share)))
 
     def loss(self, states: Tensor, replaced: Tensor) -> tuple[Tensor, Tensor]:
         """[n, d] states, [n] bool → summed binary cross-entropy, pieces judged right."""

@@ -36,7 +36,7 @@ def collated(world: World, recipe: Recipe, step: int = 0, longest: int = 32) -> 
 
 
 def model(
-    world: World, recipe: Recipe, seed: int = 0, pieces: torch.Tensor | None = None, who: Processes = ALONE
+    world: World, recipe: Recipe, seed: int = 0, counts: torch.Tensor | None = None, who: Processes = ALONE
 ) -> Autoencoder:
     """The recipe's model on the small backbone."""
     encoder = load_encoder(world.backbone)
@@ -45,7 +45,7 @@ def model(
     torch.manual_seed(seed)
     wanted = any(spec.network == "vector" for spec in recipe.decoders.values())
     teacher = load_encoder(world.backbone).eval() if wanted else None
-    return Autoencoder(recipe, encoder, load_heads(world.backbone), teacher, pieces, generator, who)
+    return Autoencoder(recipe, encoder, load_heads(world.backbone), teacher, counts, generator, who)
 
 
 def batches(world: World, recipe: Recipe, batch: int = 16, pieces: int = 512, who: Processes = ALONE) -> Batches:

@@ -1,5 +1,6 @@
 """The model: losses against slow definitions, the bottleneck, padding, learning, export, heads."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from stages.artifacts.checkpoints import load_heads, save_encoder
+from stages.artifacts.checkpoints import load_encoder, load_heads, save_encoder
 from stages.bottleneck.vocabulary import LinearCrossEntropy
 from stages.training.loop import Plan, train
 from tests.bottleneck.build import ALONE, RECIPES, batches, collated, corpus, model, named, written
@@ -126,17 +127,36 @@ def test_every_recipe_learns_resumes_and_exports(world: World, name: str, tmp_pa
 
 def test_pieces_that_never_occur_only_leave_the_denominator(world: World) -> None:
     recipe = named("mlm")
-    occurring = torch.from_numpy(corpus(world).occurring(model(world, recipe).encoder.config.vocab_size))
+    counts = torch.from_numpy(corpus(world).counts(model(world, recipe).encoder.config.vocab_size))
     batch = collated(world, recipe)
-    full, few = model(world, recipe), model(world, recipe, pieces=occurring)
+    full, few = model(world, recipe), model(world, recipe, counts=counts)
     few.load_state_dict(full.state_dict())
     with torch.no_grad():  # as improbable as may be, so that both denominators agree
-        absent = torch.ones_like(full.head.bias, dtype=torch.bool)
-        absent[occurring] = False
+        absent = counts == 0
         full.head.bias[absent] = -1e4
     ours, theirs = few.eval()(batch, batch.counts)[0], full.eval()(batch, batch.counts)[0]
     torch.testing.assert_close(ours, theirs)
-    assert len(occurring) < len(absent)
+    assert absent.any()
+
+
+def test_a_new_head_begins_with_how_often_pieces_occur(world: World) -> None:
+    """At states of zero nothing has been read: what is guessed there is the corpus' distribution over pieces."""
+    everything = corpus(world)
+    texts = [everything.passages, *(pieces for pieces, _ in everything.texts.values())]
+    counter = Counter(piece for text in texts for piece in text.pieces.values.tolist())
+    size = load_encoder(world.backbone).config.vocab_size
+    counts = torch.from_numpy(everything.counts(size))
+    assert counts.tolist() == [counter[piece] for piece in range(size)]
+    wanted = torch.tensor([counter[piece] + 0.5 for piece in range(size)])
+    for name in ("mlm", "dupmae"):
+        net = model(world, named(name), counts=counts)
+        torch.testing.assert_close(net.head.bias.softmax(0), wanted / wanted.sum())
+    torch.testing.assert_close(net.decoders["bag"].lpu.bias, net.head.bias)  # type: ignore[union-attr]
+
+
+def test_a_new_detector_expects_the_share_that_is_hidden(world: World) -> None:
+    net = model(world, named("enc-dec-rtd"))
+    torch.testing.assert_close(net.detector.out.bias.sigmoid(), torch.tensor([0.4]))  # of 30 % and 50 %
 
 
 def test_heads_are_taken_up_again(world: World, tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def test_samples_follow_the_distribution(world: World) -> None:
 def test_pieces_that_the_corpus_lacks_are_never_sampled(world: World) -> None:
     config = load_encoder(world.backbone).config
     pieces = torch.arange(7, config.vocab_size, 3)
-    generator = loud(made(Generation(), config, pieces)).eval()
+    counts = torch.zeros(config.vocab_size, dtype=torch.int64).index_fill_(0, pieces, 2)
+    generator = loud(made(Generation(), config, counts)).eval()
     state = torch.randn(1, generator.encoder.config.hidden_size)
     whole = torch.nn.functional.linear(
         generator.head.transform(state),  # type: ignore[operator]

@@ -107,12 +107,12 @@ def test_causal_decoding(world: World, name: str, tmp_path: Path) -> None:
     net, batch = lively(world, recipe), few(world, recipe)
     view, vectors = batch.views["passage"], net.read(batch.views["encoder/passage"]).vector.detach()
     words = net.encoder.transformer.get_input_embeddings().weight.double()  # type: ignore[operator]
-    expected = 0.0
+    bias, expected = net.head.bias.double(), 0.0
     for row in range(3):
         ids = view.clean[row, : int(view.lengths[row])].tolist()
         states = slow.causal(net, net.decoders["passage"], vectors[row].double(), ids[:-1])
         # [CLS] x1 … xn guess x1 … xn [SEP]; the last of them is no piece of the text
-        expected += sum(slow.surprise(words @ states[t - 1], ids[t]) for t in range(1, len(ids) - 1))
+        expected += sum(slow.surprise(words @ states[t - 1] + bias, ids[t]) for t in range(1, len(ids) - 1))
     assert len(view.labels) == int((view.lengths - 2).sum())
     assert observed(net, batch, "passage") == pytest.approx(expected, rel=1e-4)
 

@@ -33,6 +33,7 @@ class Bag(Network):
         if self.options["lpu"] == "own":
             self.lpu = nn.Linear(config.hidden_size, config.vocab_size)
             initialise(self.lpu, "normal")
+            self.lpu.bias.data.copy_(surroundings.head.bias.data)
 
     def forward(self, reading: Reading, target: "ViewBatch") -> tuple[Tensor, Tensor | None]:
         scores = self.scores(reading, target)
