@@ -22,6 +22,7 @@ CHAPTERS = {
     "pretrain": ("pretraining", "Recipe, tokens and weights → encoder."),
     "bm25": ("bm25", "Passages and queries → run, by Lucene."),
     "retriever": ("retriever", "Encoder, qrels and a run of negatives → retriever."),
+    "merge": ("merging", "Retrievers of one shape → the mean of their weights."),
     "mine": ("mining", "Retriever and passages → run, by exact search."),
     "reranker": ("reranker", "Qrels and a run of negatives → cross-encoder."),
     "rescore": ("rescoring", "Cross-encoder and run → run with the cross-encoder's scores."),
