@@ -18,7 +18,7 @@ from stages.bottleneck.decoders.causal import Causal
 from stages.bottleneck.decoders.enhanced import Enhanced
 from stages.bottleneck.decoders.reading import Network, Reading
 from stages.bottleneck.recipe import Recipe, View, load_recipe
-from stages.bottleneck.tables import WEIGHTS, needed
+from stages.bottleneck.tables import needed
 from stages.bottleneck.texts import read_corpus
 from stages.bottleneck.views import Collator, Draws, MicroBatch, ViewBatch
 from stages.embedding.samples import of_length
@@ -56,9 +56,7 @@ def decoders(
     """
     chosen = legible(load_recipe(recipe), recipe)
     beside = {"keywords": keywords, "salience": salience, "queries": doc2query, "continuations": continuations}
-    given = needed(chosen, beside, recipe)
-    weights = {name: path for name, path in given.items() if name in WEIGHTS}
-    corpus = read_corpus(passages, tokens, weights, {name: given[name] for name in given if name not in WEIGHTS})
+    corpus = read_corpus(passages, tokens, needed(chosen, beside, recipe))
     rows = of_length(corpus.passages.pieces, longest, sample, seed)
     if not len(rows):
         raise Refusal(f"{tokens}: no passage of {longest} pieces")
