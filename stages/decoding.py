@@ -9,8 +9,9 @@ import torch
 import typer
 from torch import Tensor
 
-from stages.artifacts.checkpoints import HEADS, load_encoder, load_heads, load_vocabulary
+from stages.artifacts.checkpoints import load_encoder, load_heads, load_vocabulary
 from stages.artifacts.documents import write_json
+from stages.artifacts.names import HEADS
 from stages.artifacts.refusal import Refusal
 from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.decoders.bidirectional import Bidirectional

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from stages.artifacts.checkpoints import HEADS, TextEncoder, load_heads
+from stages.artifacts.checkpoints import TextEncoder, load_heads
 from stages.artifacts.documents import read_json, write_json
+from stages.artifacts.names import HEADS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tensors import save_tensors
 

@@ -15,6 +15,7 @@ import torch
 
 from stages.artifacts.checkpoints import Vocabulary, load_vocabulary
 from stages.artifacts.documents import read_json
+from stages.artifacts.names import CONFIG
 from stages.artifacts.ragged import Ragged
 from stages.embedding.pieces import chunks, framed_lengths, single
 from stages.embedding.vectors import BUDGET
@@ -86,7 +87,7 @@ def encode_hybrid(
 
     wanted = Wanted(vectors_folder(model, texts, longest, precision, __file__), pieces, longest, what)
     vectors = kept_vectors(wanted, processes, reader)
-    size = read_json(model / "config.json")["vocab_size"]
+    size = read_json(model / CONFIG)["vocab_size"]
     return HybridVectors(vectors.shards, vectors.tokens, vectors.seconds, vectors.fresh, SHARD, size)
 
 
