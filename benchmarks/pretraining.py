@@ -138,8 +138,7 @@ def batches_of(settings: Settings, recipe: Recipe, begun: Start) -> Batches:
     data = Path(settings.data)
     files = {name: data / f"{name}.parquet" for name in WEIGHTS}
     files |= {"queries": data / "doc2query.tokens.parquet", "continuations": data / "continuations.tokens.parquet"}
-    given = needed(recipe, dict(files), data)
-    corpus = read_corpus(data / "passages.parquet", data / "tokens.parquet", given)
+    corpus = read_corpus(data / "passages.parquet", data / "tokens.parquet", needed(recipe, files, data))
     pieces = max(8192, settings.batch * settings.longest)
     return Batches(recipe, corpus, begun.vocabulary, settings.longest, settings.batch, pieces, 0, join())
 
