@@ -2,4 +2,5 @@
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+BAG = "bag.json"  # how much of a bag of words a retriever keeps
 HEADS = "heads.safetensors"  # what pre-training used beside the encoder; other programs ignore it
