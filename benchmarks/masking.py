@@ -66,7 +66,7 @@ def measure(
     torch.set_num_threads(1)
     keep()  # as pre-training does
     tables = {name: data / f"{name}.parquet" for name in ("keywords", "salience")}
-    corpus = read_corpus(data / "passages.parquet", data / "tokens.parquet", tables, {})
+    corpus = read_corpus(data / "passages.parquet", data / "tokens.parquet", tables)
     rows = np.flatnonzero(corpus.passages.pieces.lengths >= length)
     if not len(rows):
         raise Refusal(f"{data}/tokens.parquet: no passage has {length} pieces")

@@ -36,7 +36,7 @@ from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
 from stages.bottleneck.recipe import Recipe, load_recipe
 from stages.bottleneck.tables import WEIGHTS, needed
-from stages.bottleneck.texts import GENERATED, read_corpus
+from stages.bottleneck.texts import read_corpus
 from stages.pretraining import Start, assembled, begin
 from stages.training.loop import Plan, train
 from stages.training.processes import autocast, join
@@ -138,9 +138,7 @@ def batches_of(settings: Settings, recipe: Recipe, begun: Start) -> Batches:
     data = Path(settings.data)
     files = {name: data / f"{name}.parquet" for name in WEIGHTS}
     files |= {"queries": data / "doc2query.tokens.parquet", "continuations": data / "continuations.tokens.parquet"}
-    given = needed(recipe, dict(files), data)
-    weights, texts = ({name: given[name] for name in given if name in names} for names in (WEIGHTS, GENERATED))
-    corpus = read_corpus(data / "passages.parquet", data / "tokens.parquet", weights, texts)
+    corpus = read_corpus(data / "passages.parquet", data / "tokens.parquet", needed(recipe, files, data))
     pieces = max(8192, settings.batch * settings.longest)
     return Batches(recipe, corpus, begun.vocabulary, settings.longest, settings.batch, pieces, 0, join())
 

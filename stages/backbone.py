@@ -11,14 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from stages.artifacts.checkpoints import (
-    WEIGHTS,
-    TextEncoder,
-    load_encoder,
-    load_heads,
-    load_vocabulary,
-    save_encoder,
-)
+from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_heads, load_vocabulary, save_encoder
+from stages.artifacts.names import WEIGHTS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages
 

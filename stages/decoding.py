@@ -1,5 +1,6 @@
 """How much a decoder leans on the vector: the similarity of its states to it, position by position."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -9,8 +10,9 @@ import torch
 import typer
 from torch import Tensor
 
-from stages.artifacts.checkpoints import HEADS, load_encoder, load_heads, load_vocabulary
+from stages.artifacts.checkpoints import load_encoder, load_heads, load_vocabulary
 from stages.artifacts.documents import write_json
+from stages.artifacts.names import HEADS
 from stages.artifacts.refusal import Refusal
 from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.decoders.bidirectional import Bidirectional
@@ -18,9 +20,10 @@ from stages.bottleneck.decoders.causal import Causal
 from stages.bottleneck.decoders.enhanced import Enhanced
 from stages.bottleneck.decoders.reading import Network, Reading
 from stages.bottleneck.recipe import Recipe, View, load_recipe
-from stages.bottleneck.tables import WEIGHTS, needed
+from stages.bottleneck.tables import needed
 from stages.bottleneck.texts import read_corpus
 from stages.bottleneck.views import Collator, Draws, MicroBatch, ViewBatch
+from stages.embedding.positions import Likeness, by_position
 from stages.embedding.samples import of_length
 from stages.training.processes import autocast, join
 from stages.training.progress import Progress
@@ -56,25 +59,22 @@ def decoders(
     """
     chosen = legible(load_recipe(recipe), recipe)
     beside = {"keywords": keywords, "salience": salience, "queries": doc2query, "continuations": continuations}
-    given = needed(chosen, beside, recipe)
-    weights = {name: path for name, path in given.items() if name in WEIGHTS}
-    corpus = read_corpus(passages, tokens, weights, {name: given[name] for name in given if name not in WEIGHTS})
+    corpus = read_corpus(passages, tokens, needed(chosen, beside, recipe))
     rows = of_length(corpus.passages.pieces, longest, sample, seed)
     if not len(rows):
         raise Refusal(f"{tokens}: no passage of {longest} pieces")
     device = join().device
     rebuilt, collate = rebuild(chosen, model).to(device), Collator(chosen, corpus, load_vocabulary(model), longest)
-    totals = {name: np.zeros((2, longest)) for name in chosen.decoders}  # sums and counts
+    columns = {name: Likeness(longest) for name in chosen.decoders}
     with Progress("decoders", len(rows), "passages") as bar:
         for step, start in enumerate(range(0, len(rows), BATCH)):
             part = rows[start : start + BATCH]
             batch = collate(part, Draws(seed, step, len(part), np.arange(len(part)))).to(device)
             with autocast(device, precision):
-                for name, (cosines, real) in similarities(rebuilt, batch).items():
-                    totals[name][0, : real.shape[1]] += (cosines.double() * real).sum(0).cpu().numpy()
-                    totals[name][1, : real.shape[1]] += real.sum(0).cpu().numpy()
+                for name, found in states_and_vectors(rebuilt, batch):
+                    columns[name].add(*found)
             bar.advance(len(part))
-    write_json(out, [_row(place, totals) for place in range(longest)])
+    write_json(out, by_position(longest, columns))
 
 
 def legible(recipe: Recipe, path: Path) -> Recipe:
@@ -108,18 +108,15 @@ def rebuild(recipe: Recipe, folder: Path) -> Autoencoder:
     return model.eval()
 
 
-def similarities(model: Autoencoder, batch: MicroBatch) -> dict[str, tuple[Tensor, Tensor]]:
-    """Decoder → [b, L] cosines of its states with the vector, and [b, L] bool, where a piece is."""
+def states_and_vectors(model: Autoencoder, batch: MicroBatch) -> Iterator[tuple[str, tuple[Tensor, Tensor, Tensor]]]:
+    """Yield every decoder's name, and its [b, L, d] states, the [b, d] vectors beside them, and [b] lengths."""
     readings = {name: model.read(batch.views[f"encoder/{name}"]) for name in model.recipe.encoder}
-    found = {}
     for name, spec in model.recipe.decoders.items():
         target = batch.views[name]
         if len(target.rows):
             reading = model.part(spec, readings, batch.views, target)
             states, lengths = states_of(model.network(name), reading, target)
-            cosines = torch.cosine_similarity(states.float(), reading.vector.float()[:, None], dim=-1)
-            found[name] = cosines, torch.arange(cosines.shape[1], device=lengths.device) < lengths[:, None]
-    return found
+            yield name, (states, reading.vector, lengths)
 
 
 def states_of(network: Network, reading: Reading, target: ViewBatch) -> tuple[Tensor, Tensor]:
@@ -128,9 +125,3 @@ def states_of(network: Network, reading: Reading, target: ViewBatch) -> tuple[Te
         return network.states(reading.vector, target.clean[:, :-1]), target.lengths - 1
     assert isinstance(network, Bidirectional | Enhanced)
     return network.states(reading, target), target.lengths
-
-
-def _row(place: int, totals: dict[str, np.ndarray]) -> dict[str, float]:
-    """One position's means, of the decoders that have a text so long."""
-    means = {name: float(total[0, place] / total[1, place]) for name, total in totals.items() if total[1, place]}
-    return {"position": place, **means}

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import typer
 
 from stages.artifacts.files import whole
+from stages.artifacts.names import HEADS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Queries
 from stages.exporting.card import card as written
@@ -20,7 +21,6 @@ from stages.ranking.groups import Inputs, Rules
 from stages.ranking.runs import by_query, write_trec
 
 README = "README.md"
-HEADS = "heads.safetensors"  # of pre-training: of no use to those who search
 
 ModelPath = Annotated[Path, typer.Option(help="Model folder of the retriever.")]
 ParamsPath = Annotated[Path, typer.Option(help="Parameters of the run.")]

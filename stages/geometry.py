@@ -11,7 +11,8 @@ from stages.artifacts.documents import write_json
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Tokens
-from stages.embedding.pieces import chunks, lengths_of, single
+from stages.embedding.pieces import chunks, framed_lengths, single
+from stages.embedding.positions import Likeness, by_position
 from stages.embedding.probe import mean_cosine, normalised
 from stages.embedding.samples import of_length
 from stages.embedding.vectors import BUDGET, encode_rows
@@ -72,15 +73,13 @@ def positions(
     rows = of_length(pieces, longest, sample, seed)
     if not len(rows):
         raise Refusal(f"{tokens}: no passage of {longest} pieces")
-    table: list[dict[str, float]] = [{"position": place} for place in range(longest)]
+    device = join().device
+    columns: dict[str, Likeness] = {}
     for model in models:
-        device = join().device
         encoder, vocabulary = for_inference(model, precision, device), load_vocabulary(model)
-        total = torch.zeros(longest, dtype=torch.float64)
-        for chunk in chunks(lengths_of(pieces, rows, longest - 2) + 2, BUDGET[device.type]):
+        columns[model.name] = Likeness(longest)
+        for chunk in chunks(framed_lengths(pieces, rows, longest), BUDGET[device.type]):
             batch = single(pieces, rows[chunk], vocabulary, longest).to(device)
-            states = encoder.states(batch.ids, batch.lengths).float()
-            total += torch.cosine_similarity(states, states[:, :1], dim=-1).double().sum(0).cpu()
-        for row, mean in zip(table, (total / len(rows)).tolist(), strict=True):
-            row[model.name] = mean
-    write_json(out, table)
+            states = encoder.states(batch.ids, batch.lengths)
+            columns[model.name].add(states, states[:, 0], batch.lengths)
+    write_json(out, by_position(longest, columns))

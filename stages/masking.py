@@ -38,7 +38,7 @@ def masks(
         "weighted": Mask("weighted", ratio, by="keywords"),
         "salient": Mask("salient", ratio, by="salience"),
     }
-    corpus = read_corpus(passages, tokens, {"keywords": keywords, "salience": salience}, {})
+    corpus = read_corpus(passages, tokens, {"keywords": keywords, "salience": salience})
     vocabulary = load_vocabulary(backbone)
     collator = Collator(
         Recipe(encoder={name: View(mask=mask) for name, mask in strategies.items()}), corpus, vocabulary, longest

@@ -17,7 +17,7 @@ from stages.artifacts.scratch import content_hash
 from stages.artifacts.tables import SPLITS, Run, Tokens
 from stages.embedding.pieces import tokenised
 from stages.ranking.bags import has_bag
-from stages.ranking.encoding import Vectors, encode
+from stages.ranking.encoding import Vectors, Wanted, encode
 from stages.ranking.runs import by_query, ordered
 from stages.ranking.towers import query_folder
 from stages.training.processes import join
@@ -45,10 +45,11 @@ def match(
     wanted = _wanted(run, asking, ids, depth)
     pieces = read_ragged(Tokens, tokens, "pieces").take(wanted)
     texts = f"{content_hash(tokens)} {content_hash(run)} {content_hash(queries)} {splits} {depth}"
-    passages = encode(model, pieces, texts, longest, precision, processes, "encode passages")
+    passages = encode(model, Wanted(pieces, texts, longest, "encode passages"), precision, processes)
     asked_pieces = tokenised(asking.texts, load_tokenizer(asks))
     query_hash = f"{content_hash(queries)} {splits}"
-    questions = encode(asks, asked_pieces, query_hash, longest_query, precision, processes, "encode queries")
+    wanted_queries = Wanted(asked_pieces, query_hash, longest_query, "encode queries")
+    questions = encode(asks, wanted_queries, precision, processes)
     if processes.first:
         _write(out, run, asking, ids.take(pa.array(wanted)), questions, passages, depth)
         if metrics:

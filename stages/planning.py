@@ -15,8 +15,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from stages.artifacts.checkpoints import WEIGHTS
 from stages.artifacts.documents import read_json, write_json
+from stages.artifacts.names import CONFIG, WEIGHTS
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import HOME
@@ -113,7 +113,7 @@ def _scales(sizes: tuple[Sizes, Sizes], backbone: Path, machine: Machine) -> Sca
     start = min(time.perf_counter() - began, _children() - worked)
     exec(WARM, {})  # the same imports here and more, so that no stage's trial is charged with them
     base = psutil.Process().memory_info().rss
-    width = int(read_json(backbone / "config.json")["hidden_size"])
+    width = int(read_json(backbone / CONFIG)["hidden_size"])
     return Scales(*sizes, start, base, (backbone / WEIGHTS).stat().st_size, width, (0.0, 0.0), machine.cores)
 
 

@@ -28,7 +28,7 @@ from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
 from stages.bottleneck.generator import prepared
 from stages.bottleneck.recipe import Recipe, load_recipe
-from stages.bottleneck.tables import WEIGHTS, needed
+from stages.bottleneck.tables import needed
 from stages.bottleneck.texts import read_corpus
 from stages.embedding.probe import Probe, dev_sample
 from stages.training.curves import Curves
@@ -79,8 +79,7 @@ def pretrain(
             Curves(curves).close()  # DVC wants every output that its stage names
         return
     given = needed(chosen, beside, recipe)
-    weights = {name: path for name, path in given.items() if name in WEIGHTS}
-    corpus = read_corpus(passages, tokens, weights, {name: given[name] for name in given if name not in WEIGHTS})
+    corpus = read_corpus(passages, tokens, given)
     batches = Batches(chosen, corpus, begun.vocabulary, longest, batch, pieces, seed, processes)
     plan = Plan(
         steps,

@@ -13,13 +13,12 @@ from stages.artifacts.attention import registered
 from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.files import refuse_missing, whole
 from stages.artifacts.heads import Head, load_head
+from stages.artifacts.names import CONFIG, HEADS, WEIGHTS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tensors import load_tensors, save_tensors
 
 Pooling = Literal["cls", "mean"]
 
-WEIGHTS = "model.safetensors"
-HEADS = "heads.safetensors"  # what pre-training used beside the encoder; other programs ignore it
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
@@ -133,7 +132,7 @@ def load_encoder(folder: Path | str, dropout: float | None = 0.0) -> TextEncoder
     from transformers import AutoModel  # costs seconds: only when a model is really needed
 
     folder = Path(folder)
-    refuse_missing(folder, "config.json", WEIGHTS)
+    refuse_missing(folder, CONFIG, WEIGHTS)
     quiet()
     stated = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout} if dropout is not None else {}
     transformer = AutoModel.from_pretrained(

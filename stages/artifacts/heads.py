@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.files import refuse_missing
+from stages.artifacts.names import CONFIG, WEIGHTS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tensors import load_tensors, save_tensors
 
-WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
 ACTIVATIONS = {
     "torch.nn.modules.linear.Identity": nn.Identity,
     "torch.nn.modules.activation.Tanh": nn.Tanh,

@@ -53,7 +53,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Table:
-    """One contract: a name and its columns. No column ever holds a null, no float a NaN."""
+    """One contract: a name and its columns. No column and no list ever holds a null, and every float is finite."""
 
     name: str
     schema: pa.Schema
@@ -143,13 +143,29 @@ class Table:
 
 def _refuse_holes(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, path: Path | str, start: int) -> None:
     for field in schema:
-        column = rows.column(field.name)
-        if column.null_count:
-            raise Refusal(f"{path}: row {start + pc.index(pc.is_null(column), True).as_py()}: {field.name} is null")
-        if pa.types.is_floating(field.type):
-            row = pc.index(pc.is_finite(column), False).as_py()
-            if row >= 0:
-                raise Refusal(f"{path}: row {start + row}: {field.name} is {column[row].as_py()}")
+        column, kind = rows.column(field.name), field.type
+        if hole := _hole(column, kind):
+            raise Refusal(f"{path}: row {start + hole[0]}: {field.name} is {hole[1]}")
+        if pa.types.is_list(kind) and (hole := _hole(pc.list_flatten(column), kind.value_type)):
+            raise Refusal(f"{path}: row {start + _row_of(column, hole[0])}: {field.name} holds {hole[1]}")
+
+
+def _hole(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> tuple[int, str] | None:
+    """The place of the first null, or else of the first float that is not finite, and what stands there."""
+    if values.null_count:
+        return int(pc.index(pc.is_null(values), True).as_py()), "null"
+    if pa.types.is_floating(kind):
+        finite = pc.is_finite(values)
+        if not pc.all(finite, min_count=0).as_py():  # quick; where, takes longer to say
+            place = int(pc.index(finite, False).as_py())
+            return place, str(values[place].as_py())
+    return None
+
+
+def _row_of(lists: pa.Array | pa.ChunkedArray, place: int) -> int:
+    """The row whose list holds a place of all values."""
+    ends = pc.cumulative_sum(pc.cast(pc.list_value_length(lists), pa.int64()))
+    return int(pc.index(pc.greater(ends, place), True).as_py())
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

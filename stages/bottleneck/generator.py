@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from stages.artifacts.attention import registered
 from stages.artifacts.checkpoints import TextEncoder, quiet
 from stages.artifacts.files import whole
 from stages.artifacts.refusal import Refusal
+from stages.artifacts.tensors import load_tensors, save_tensors
 from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
 from stages.bottleneck.masks import Mask
@@ -168,12 +168,12 @@ def prepared(
     generator = made(spec, encoder.config, counts).to(processes.device)
     kept = state / "generator.safetensors"
     if spec.steps and kept.is_file():
-        generator.load_state_dict(load_file(kept), strict=False)
+        generator.load_state_dict(load_tensors(kept), strict=False)
     elif spec.steps:
         _learn(generator, spec, counts, batches, plan, processes, state)
         if processes.first:
             with whole(kept) as partial:
-                save_file(dict(generator.named_parameters()), partial)
+                save_tensors(partial, dict(generator.named_parameters()))
         processes.wait()
     return generator.eval()
 

@@ -1,5 +1,6 @@
 """Which tables beside the tokens a recipe looks at."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from stages.artifacts.refusal import Refusal
@@ -9,7 +10,7 @@ from stages.bottleneck.texts import GENERATED
 WEIGHTS = ("keywords", "salience")
 
 
-def needed(recipe: Recipe, beside: dict[str, Path | None], path: Path) -> dict[str, Path]:
+def needed(recipe: Recipe, beside: Mapping[str, Path | None], path: Path) -> dict[str, Path]:
     """The tables beside the tokens that the recipe looks at.
 
     Raises:

@@ -190,8 +190,11 @@ TEXTS = {
 GENERATED = ("queries", "continuations")
 
 
-def read_corpus(passages: Path, tokens: Path, weights: dict[str, Path], texts: dict[str, Path]) -> Corpus:
+def read_corpus(passages: Path, tokens: Path, beside: dict[str, Path]) -> Corpus:
     """The corpus and what the recipe needs beside it.
+
+    Args:
+        beside: name → Tokens table where the name is one of `GENERATED`, else Weights table.
 
     Raises:
         Refusal: a file does not speak of the same passages, or of the same words.
@@ -207,8 +210,8 @@ def read_corpus(passages: Path, tokens: Path, weights: dict[str, Path], texts: d
     return Corpus(
         own,
         documents,
-        {name: _weights(path, own, tokens) for name, path in weights.items()},
-        {name: (Pieces.read(path), _rows(ids, _ids(path), path)) for name, path in texts.items()},
+        {name: _weights(path, own, tokens) for name, path in beside.items() if name not in GENERATED},
+        {name: (Pieces.read(path), _rows(ids, _ids(path), path)) for name, path in beside.items() if name in GENERATED},
     )
 
 

@@ -110,19 +110,23 @@ class VocabularyHead(nn.Module):
             plain: states meet the embedding matrix as they are, without transform.
         """
         hidden = states if plain else self.transform(states)
-        weight: Tensor = self.tied[0].weight
         bias: Tensor = self.bias
         few, labels = (self.pieces, self.place[labels]) if self.chooses else (None, labels)
-        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, weight, bias, labels, few)  # type: ignore[no-untyped-call]
+        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, self.matrix, bias, labels, few)  # type: ignore[no-untyped-call]
         return outcome
 
     def logits(self, states: Tensor) -> Tensor:
         """[..., d] → [..., V'] of `pieces`, where all of them are really wanted."""
-        weight: Tensor = self.tied[0].weight
+        weight: Tensor = self.matrix
         bias: Tensor = self.bias
         if self.chooses:
             weight, bias = weight.index_select(0, self.pieces), bias.index_select(0, self.pieces)
         return nn.functional.linear(self.transform(states), weight, bias)
+
+    @property
+    def matrix(self) -> Tensor:
+        """[V, d]: the encoder's embeddings."""
+        return self.tied[0].weight
 
     @property
     def chooses(self) -> bool:

@@ -10,6 +10,8 @@ from tokenizers import Tokenizer
 
 from stages.artifacts.checkpoints import load_tokenizer
 from stages.artifacts.documents import read_json
+from stages.artifacts.files import refuse_missing
+from stages.artifacts.names import CONFIG
 from stages.artifacts.refusal import Refusal
 from stages.generating.generators import Causal, EncoderDecoder, Generator
 from stages.generating.pieces import Pieces
@@ -23,9 +25,9 @@ Family = Literal["encoder-decoder", "causal"]
 def check(checkpoint: str, family: Family, prompt_pieces: int, how: Sampling) -> None:
     """Raise `Refusal` unless there is such a checkpoint, of this family, for texts this long."""
     folder = Path(checkpoint)
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise Refusal(f"{folder / 'config.json'}: no such file")
-    if not folder.is_dir() and not HUB_ID.fullmatch(checkpoint):
+    if folder.is_dir():
+        refuse_missing(folder, CONFIG)
+    elif not HUB_ID.fullmatch(checkpoint):
         raise Refusal(f"checkpoint {checkpoint}: no such folder")
     config = _from("AutoConfig", checkpoint)
     if bool(config.is_encoder_decoder) != (family == "encoder-decoder"):

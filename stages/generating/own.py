@@ -16,9 +16,10 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 
-from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, load_tokenizer, load_vocabulary
+from stages.artifacts.checkpoints import Vocabulary, load_tokenizer, load_vocabulary
 from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.files import whole
+from stages.artifacts.names import WEIGHTS
 from stages.artifacts.refusal import Refusal
 from stages.generating.lessons import PairLearner, Pairs, StreamLearner, Windows
 from stages.generating.pieces import Pieces

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from stages.artifacts.checkpoints import HEADS, TextEncoder, load_heads
+from stages.artifacts.checkpoints import TextEncoder, load_heads
 from stages.artifacts.documents import read_json, write_json
+from stages.artifacts.names import BAG, HEADS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tensors import save_tensors
 
-CONFIG = "bag.json"
 OWN = ".lpu.weight"
 TRANSFORM = "head.transform."
 
@@ -67,7 +67,7 @@ class Bag(nn.Module):
     def save(self, folder: Path) -> None:
         """Write the head and what is kept into a model folder."""
         save_tensors(folder / HEADS, self.parameters_by_name())
-        write_json(folder / CONFIG, {"dense": self.dense, "kept": self.kept})
+        write_json(folder / BAG, {"dense": self.dense, "kept": self.kept})
 
 
 def sparse(bag: Tensor, kept: int) -> Tensor:
@@ -78,7 +78,7 @@ def sparse(bag: Tensor, kept: int) -> Tensor:
 
 def has_bag(folder: Path | str) -> bool:
     """Whether a retriever's folder says that its texts are bags, too."""
-    return (Path(folder) / CONFIG).is_file()
+    return (Path(folder) / BAG).is_file()
 
 
 def load_bag(folder: Path, encoder: TextEncoder, kept: int | None = None) -> Bag:
@@ -92,7 +92,7 @@ def load_bag(folder: Path, encoder: TextEncoder, kept: int | None = None) -> Bag
     """
     heads, embeddings = load_heads(folder), encoder.transformer.get_input_embeddings()  # type: ignore[operator]
     own = next((name for name in sorted(heads) if name.endswith(OWN)), None)
-    stated = read_json(folder / CONFIG) if has_bag(folder) else {}
+    stated = read_json(folder / BAG) if has_bag(folder) else {}
     kept = stated.get("kept") if kept is None else kept
     assert kept is not None, "a folder without bag.json, and nobody says what to keep"
     if kept > len(embeddings.weight):

@@ -14,7 +14,7 @@ from stages.artifacts.tables import Run, Tokens
 from stages.embedding.pieces import tokenised
 from stages.ranking import hybrid, search
 from stages.ranking.bags import has_bag
-from stages.ranking.encoding import Vectors, encode
+from stages.ranking.encoding import Vectors, Wanted, encode
 from stages.ranking.hybrid import Questions, encode_hybrid
 from stages.ranking.search import Found, Index, Queried, best_backend
 from stages.ranking.towers import query_folder
@@ -86,14 +86,13 @@ def vectorised(
     Args:
         texts: a hash of the queries' texts.
     """
-    pieces = tokenised(asking.texts, load_tokenizer(model))
-    passages = corpus.pieces, corpus.content, reading.longest, reading.precision, processes, "encode passages"
+    asked = tokenised(asking.texts, load_tokenizer(model))
+    passages = Wanted(corpus.pieces, corpus.content, reading.longest, "encode passages")
+    queries = Wanted(asked, texts, reading.longest_query, "encode queries")
+    how = reading.precision, processes
     if has_bag(model):
-        questions = Questions(model, pieces, reading.longest_query, reading.precision, processes)
-        return Vectorised(encode_hybrid(model, *passages), questions, True)
-    found = encode(model, *passages)
-    queries = pieces, texts, reading.longest_query, reading.precision, processes, "encode queries"
-    return Vectorised(found, encode(query_folder(model), *queries), False)
+        return Vectorised(encode_hybrid(model, passages, *how), Questions(model, queries, *how), True)
+    return Vectorised(encode(model, passages, *how), encode(query_folder(model), queries, *how), False)
 
 
 def _columns(queries: pa.Array, ids: pa.Array, found: Found) -> dict[str, object]:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from stages.artifacts.attention import NAME, registered
-from stages.artifacts.checkpoints import WEIGHTS, Vocabulary, copy_tokenizer, quiet
+from stages.artifacts.checkpoints import Vocabulary, copy_tokenizer, quiet
 from stages.artifacts.files import refuse_missing, whole
+from stages.artifacts.names import CONFIG, WEIGHTS
 from stages.artifacts.ragged import Ragged
 from stages.embedding.pieces import Padded, chunks, lengths_of, places_in
 from stages.ranking.losses import consistent, listwise
@@ -69,7 +70,7 @@ def load_crossencoder(folder: Path | str, dropout: float = 0.0, seed: int = 0) -
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification, logging
 
-    refuse_missing(Path(folder), "config.json", WEIGHTS)
+    refuse_missing(Path(folder), CONFIG, WEIGHTS)
     config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True, trust_remote_code=False)
     for name in DROPOUTS:
         if hasattr(config, name):

@@ -99,19 +99,19 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A set of vectors that is asked for, whether it has been made or not.
+    """Texts whose vectors are asked for.
 
     Attributes:
-        folder: where it lies; see `vectors_folder`.
         pieces: the texts, without special pieces.
+        content: a hash of them (`scratch.content_hash` of their file, say).
         longest: pieces to which a text is cut, special ones included.
         what: what the progress bar says.
     """
 
-    folder: Path
     pieces: Ragged
+    content: str
     longest: int
-    what: str
+    what: str = "encode"
 
     @property
     def shards(self) -> range:
@@ -122,25 +122,19 @@ class Wanted:
         """The rows of a shard."""
         return np.arange(shard * SHARD, min((shard + 1) * SHARD, len(self.pieces)))
 
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """[n] real pieces of some rows, special ones included."""
+        return framed_lengths(self.pieces, rows, self.longest)
+
     def tokens(self, rows: np.ndarray) -> int:
-        """Real pieces of some rows, special ones included."""
-        return int(framed_lengths(self.pieces, rows, self.longest).sum())
+        """Real pieces of some rows together, special ones included."""
+        return int(self.lengths(rows).sum())
 
 
-def encode(
-    model: Path | str,
-    pieces: Ragged,
-    texts: str,
-    longest: int,
-    precision: str,
-    processes: Processes,
-    what: str = "encode",
-) -> Vectors:
-    """The vectors of all rows of ``pieces`` (without special pieces) by the encoder in a model folder.
+def encode(model: Path | str, wanted: Wanted, precision: str, processes: Processes) -> Vectors:
+    """The vectors of all texts by the encoder in a model folder.
 
     Args:
-        texts: a hash of the texts (`scratch.content_hash` of their file, say).
-        longest: pieces to which a text is cut, special ones included.
         precision: ``bf16`` computes in bfloat16 and keeps float16, ``fp32`` float32 in both.
 
     Returns:
@@ -149,26 +143,26 @@ def encode(
 
     def reader() -> Reader:
         encoder, vocabulary = for_inference(model, precision, processes.device), load_vocabulary(model)
-        return lambda rows: encode_rows(encoder, pieces, rows, vocabulary, longest).astype(kept_type(precision))
+        kind = kept_type(precision)
+        return lambda rows: encode_rows(encoder, wanted.pieces, rows, vocabulary, wanted.longest).astype(kind)
 
-    wanted = Wanted(vectors_folder(model, texts, longest, precision, __file__), pieces, longest, what)
-    return kept_vectors(wanted, processes, reader)
+    return kept_vectors(vectors_folder(model, wanted, precision, __file__), wanted, processes, reader)
 
 
-def kept_vectors(wanted: Wanted, processes: Processes, reader: Callable[[], Reader]) -> Vectors:
-    """The shards that are there, and those that ``reader()`` makes of the rows that are missing; see `encode`."""
-    shards, numbers = Shards(wanted.folder), wanted.shards
+def kept_vectors(folder: Path, wanted: Wanted, processes: Processes, reader: Callable[[], Reader]) -> Vectors:
+    """The shards that are in a folder, and those that ``reader()`` makes of the rows that are missing; see `encode`."""
+    shards, numbers = Shards(folder), wanted.shards
     missing = [number for number in numbers[processes.rank :: processes.world] if not shards.has(number)]
     if missing:
         _encode_shards(wanted, shards, missing, reader())
     processes.wait()
-    (shards.folder / USED).touch()
+    (folder / USED).touch()
     if processes.first:
-        make_room(shards.folder)
+        make_room(folder)
     return Vectors([shards.load(number) for number in numbers], *shards.spent(), len(missing), SHARD)
 
 
-def vectors_folder(model: Path | str, texts: str, longest: int, precision: str, maker: str) -> Path:
+def vectors_folder(model: Path | str, wanted: Wanted, precision: str, maker: str) -> Path:
     """Where the vectors of these texts by this model are kept; made if absent.
 
     Args:
@@ -177,7 +171,7 @@ def vectors_folder(model: Path | str, texts: str, longest: int, precision: str, 
     modules = attention, bags, checkpoints, heads, framing, towers, vectors
     files = (maker, __file__, *(str(module.__file__) for module in modules))
     program = "".join(scratch.content_hash(Path(file)) for file in files)
-    settings = {"texts": texts, "longest": longest, "precision": precision, "shard": SHARD}
+    settings = {"texts": wanted.content, "longest": wanted.longest, "precision": precision, "shard": SHARD}
     folder = scratch.home() / f"vectors-{scratch.fingerprint(settings, [model], program)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

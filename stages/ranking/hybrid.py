@@ -15,8 +15,8 @@ import torch
 
 from stages.artifacts.checkpoints import Vocabulary, load_vocabulary
 from stages.artifacts.documents import read_json
-from stages.artifacts.ragged import Ragged
-from stages.embedding.pieces import chunks, framed_lengths, single
+from stages.artifacts.names import CONFIG
+from stages.embedding.pieces import chunks, single
 from stages.embedding.vectors import BUDGET
 from stages.ranking.encoding import SHARD, Vectors, Wanted, kept_type, kept_vectors, vectors_folder
 from stages.ranking.towers import Towers, load_for_inference
@@ -75,18 +75,15 @@ class HybridVectors(Vectors):
         return out
 
 
-def encode_hybrid(
-    model: Path, pieces: Ragged, texts: str, longest: int, precision: str, processes: Processes, what: str
-) -> HybridVectors:
+def encode_hybrid(model: Path, wanted: Wanted, precision: str, processes: Processes) -> HybridVectors:
     """As `encoding.encode`, by a retriever whose folder has a bag."""
 
     def reader() -> "Passages":
         towers = load_for_inference(model, precision, processes.device)
-        return Passages(towers, pieces, longest, precision, load_vocabulary(model))
+        return Passages(towers, wanted, precision, load_vocabulary(model))
 
-    wanted = Wanted(vectors_folder(model, texts, longest, precision, __file__), pieces, longest, what)
-    vectors = kept_vectors(wanted, processes, reader)
-    size = read_json(model / "config.json")["vocab_size"]
+    vectors = kept_vectors(vectors_folder(model, wanted, precision, __file__), wanted, processes, reader)
+    size = read_json(model / CONFIG)["vocab_size"]
     return HybridVectors(vectors.shards, vectors.tokens, vectors.seconds, vectors.fresh, SHARD, size)
 
 
@@ -95,8 +92,7 @@ class Passages:
     """Makes records of rows of passages."""
 
     towers: Towers
-    pieces: Ragged
-    longest: int
+    wanted: Wanted
     precision: str
     vocabulary: Vocabulary
 
@@ -109,7 +105,7 @@ class Passages:
         dense = self.towers.dense_width
         fields = [("dense", kind, (dense,)), ("piece", piece, (bag.kept,)), ("value", kind, (bag.kept,))]
         out = np.empty(len(rows), fields)
-        for chunk, vectors in encoded(self.towers, self.pieces, rows, self.longest, self.vocabulary, asks=False):
+        for chunk, vectors in encoded(self.towers, self.wanted, rows, self.vocabulary, asks=False):
             whole = vectors[:, dense:]
             best = whole.abs().topk(bag.kept, dim=1).indices.sort(dim=1).values  # what is not kept is zero
             out["dense"][chunk] = vectors[:, :dense].cpu().numpy()
@@ -121,13 +117,13 @@ class Passages:
 class Questions:
     """Queries with their whole bags, encoded when they are needed: kept, they would outweigh the index."""
 
-    def __init__(self, model: Path, pieces: Ragged, longest: int, precision: str, processes: Processes):
-        self.model, self.pieces, self.longest = model, pieces, longest
+    def __init__(self, model: Path, wanted: Wanted, precision: str, processes: Processes):
+        self.model, self.wanted = model, wanted
         self.precision, self.device = precision, processes.device
         self.tokens, self.seconds = 0, 0.0
 
     def __len__(self) -> int:
-        return len(self.pieces)
+        return len(self.wanted.pieces)
 
     @property
     def speed(self) -> float:
@@ -137,21 +133,21 @@ class Questions:
     def blocks(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (first row, [≤ rows, d′ + V] float32) over all queries."""
         towers, vocabulary = load_for_inference(self.model, self.precision, self.device), load_vocabulary(self.model)
-        for start in range(0, len(self.pieces), rows):
-            began, some = time.monotonic(), np.arange(start, min(start + rows, len(self.pieces)))
+        for start in range(0, len(self), rows):
+            began, some = time.monotonic(), np.arange(start, min(start + rows, len(self)))
             block = np.empty((len(some), towers.width), dtype=np.float32)
-            for chunk, vectors in encoded(towers, self.pieces, some, self.longest, vocabulary, asks=True):
+            for chunk, vectors in encoded(towers, self.wanted, some, vocabulary, asks=True):
                 block[chunk] = vectors.cpu().numpy()
-            self.tokens += int(framed_lengths(self.pieces, some, self.longest).sum())
+            self.tokens += self.wanted.tokens(some)
             self.seconds += time.monotonic() - began
             yield start, block
 
 
 @torch.inference_mode()
 def encoded(
-    towers: Towers, pieces: Ragged, rows: np.ndarray, longest: int, vocabulary: Vocabulary, asks: bool
+    towers: Towers, wanted: Wanted, rows: np.ndarray, vocabulary: Vocabulary, asks: bool
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
     """Yield (places among ``rows``, their [n, d′ + V] float32 vectors) in batches of like length."""
     device = next(towers.parameters()).device
-    for chunk in chunks(framed_lengths(pieces, rows, longest), BUDGET[device.type]):
-        yield chunk, towers(single(pieces, rows[chunk], vocabulary, longest).to(device), asks)
+    for chunk in chunks(wanted.lengths(rows), BUDGET[device.type]):
+        yield chunk, towers(single(wanted.pieces, rows[chunk], vocabulary, wanted.longest).to(device), asks)

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from stages.artifacts.checkpoints import TextEncoder, load_encoder, write_encoder
 from stages.artifacts.files import whole
 from stages.artifacts.heads import new_head
+from stages.artifacts.names import BAG
 from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import Padded
-from stages.ranking.bags import CONFIG, Bag, has_bag, load_bag
+from stages.ranking.bags import Bag, has_bag, load_bag
 from stages.training.processes import weights_type
 
 QUERY = "query"
@@ -101,7 +102,7 @@ def load_towers(folder: Path, shape: Shape, dropout: float = 0.0, seed: int = 0)
     if query_folder(folder) != folder and not shape.untied:
         raise Refusal(f"{folder / QUERY}: queries have an encoder of their own here; say --towers untied")
     if has_bag(folder) and not shape.bag:
-        raise Refusal(f"{folder / CONFIG}: texts have a bag of words here; say --bag")
+        raise Refusal(f"{folder / BAG}: texts have a bag of words here; say --bag")
     query = load_encoder(query_folder(folder), dropout) if shape.untied else None
     towers = Towers(load_encoder(folder, dropout), query)
     for encoder in {id(tower): tower for tower in (towers.passage, towers.query)}.values():

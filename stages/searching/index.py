@@ -22,7 +22,7 @@ from stages.artifacts.scratch import content_hash, fingerprint
 from stages.artifacts.tables import Passages, Tokens
 from stages.ranking import lexical
 from stages.ranking.bags import has_bag
-from stages.ranking.encoding import Vectors, encode
+from stages.ranking.encoding import Vectors, Wanted, encode
 from stages.searching.texts import COLUMNS, mapped, write_texts
 from stages.training.processes import join
 from stages.training.progress import Progress
@@ -99,8 +99,8 @@ def build(folder: Path, source: Source) -> None:
     ids = passage_ids(source.tokens)
     _refuse_ids(source, ids)
     pieces = read_ragged(Tokens, source.tokens, "pieces")
-    told = content_hash(source.tokens), source.longest, source.precision
-    vectors = encode(source.model, pieces, *told, join(), "encode passages")
+    wanted = Wanted(pieces, content_hash(source.tokens), source.longest, "encode passages")
+    vectors = encode(source.model, wanted, source.precision, join())
     with whole(folder) as partial:
         partial.mkdir()
         write_texts(source.passages, partial / TEXTS)

@@ -1,7 +1,7 @@
 """From a trial on a sample to the whole: how each chapter's time, memory and disk grow with the collection."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,7 +106,7 @@ def _trained(step: Step, seen: Seen, scales: Scales) -> Estimate:
 
 def _searched(step: Step, seen: Seen, scales: Scales) -> Estimate:
     """BM25's index and search."""
-    ratio = _ranked(step, step.options["splits"], scales)
+    ratio = _ranked(step, scales)
     larger = (scales.whole.passages + scales.whole.asked(step.options["splits"])) / (
         scales.sample.passages + scales.sample.asked(step.options["splits"])
     )
@@ -115,7 +115,7 @@ def _searched(step: Step, seen: Seen, scales: Scales) -> Estimate:
 
 
 def _mined(step: Step, seen: Seen, scales: Scales) -> Estimate:
-    ratio, speed = _ranked(step, step.options["splits"], scales), seen.metrics["speed"]
+    ratio, speed = _ranked(step, scales), seen.metrics["speed"]
     queries, passages = scales.whole.asked(step.options["splits"]), scales.whole.passages
     encoding = passages * scales.pieces[0] / speed["passage_tokens_per_second"]
     encoding += queries * scales.pieces[1] / speed["query_tokens_per_second"]
@@ -128,23 +128,29 @@ def _mined(step: Step, seen: Seen, scales: Scales) -> Estimate:
 
 def _rescored(step: Step, seen: Seen, scales: Scales) -> Estimate:
     options = step.options
-    ratio = _ranked(step, options["splits"], scales)
-    pairs = scales.whole.asked(options["splits"]) * (min(options["depth"], scales.whole.passages))
-    seconds = scales.start + pairs / seen.metrics["speed"]["pairs_per_second"]
+    ratio = _ranked(step, scales)
+    seconds = scales.start + _pairs(options, scales.whole) / seen.metrics["speed"]["pairs_per_second"]
     return Estimate(seconds, scales.base + seen.memory, sum(seen.written.values()) * ratio)
 
 
-def _ranked(step: Step, splits: list[str] | None, scales: Scales) -> float:
+def _ranked(step: Step, scales: Scales) -> float:
     """Note how many rows the run that a stage writes will have; how many times the sample's these are."""
-    depth = step.options["depth"]
+    both = scales.sample, scales.whole
     if step.options.get("keep_rest"):
         source = scales.rows[str(step.options["run"])]
-        per_query = [source[0] / max(scales.sample.asked(None), 1), source[1] / max(scales.whole.asked(None), 1)]
+        per_query = [n / max(sizes.asked(None), 1) for n, sizes in zip(source, both, strict=True)]
+        rows = [round(n * sizes.asked(step.options["splits"])) for n, sizes in zip(per_query, both, strict=True)]
     else:
-        per_query = [min(depth, scales.sample.passages), min(depth, scales.whole.passages)]
-    rows = [round(n * sizes.asked(splits)) for n, sizes in zip(per_query, (scales.sample, scales.whole), strict=True)]
+        rows = [_pairs(step.options, sizes) for sizes in both]
     scales.rows[str(step.options["out"])] = rows[0], rows[1]
     return rows[1] / max(rows[0], 1)
+
+
+def _pairs(options: Mapping[str, Any], sizes: Sizes) -> int:
+    """Pairs of a query and a passage that a stage ranks, at most: to the depth, and positives beyond it."""
+    asked, positives = sizes.asked(options["splits"]), sizes.judged(options["splits"])
+    depth, added = int(options["depth"]), int(options.get("positives", 0))
+    return min(asked * depth + min(asked * added, positives), asked * sizes.passages)
 
 
 def _evaluated(step: Step, seen: Seen, scales: Scales) -> Estimate:

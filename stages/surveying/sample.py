@@ -1,6 +1,6 @@
 """A small piece of the collection on which every stage is tried."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +19,21 @@ class Sizes:
     """Rows of a collection.
 
     Attributes:
-        queries: split → queries with a judgement.
+        queries: split → queries with a positive.
+        positives: split → positives of these queries together.
     """
 
     passages: int
     queries: dict[str, int]
+    positives: dict[str, int] = field(default_factory=dict)
 
     def asked(self, splits: list[str] | None) -> int:
         """Queries of some splits, of all three by default."""
         return sum(self.queries.get(split, 0) for split in splits or SPLITS)
+
+    def judged(self, splits: list[str] | None) -> int:
+        """Positives of the queries of some splits, of all three by default."""
+        return sum(self.positives.get(split, 0) for split in splits or SPLITS)
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,13 @@ def draw(source: Tables, target: Tables) -> tuple[Sizes, Sizes]:
     Passages.write(target.passages, passages)
     Queries.write(target.queries, chosen)
     Qrels.write(target.qrels, positives)
-    sizes = [
-        Sizes(count, {split: len(_of(some, split)) for split in SPLITS})
-        for count, some in ((total, queries), (len(passages), chosen))
-    ]
-    return sizes[0], sizes[1]
+    return _sizes(total, queries, judged), _sizes(len(passages), chosen, positives)
+
+
+def _sizes(passages: int, queries: pa.Table, positives: pa.Table) -> Sizes:
+    ids = {split: _of(queries, split)["query_id"].combine_chunks() for split in SPLITS}
+    theirs = {split: positives.filter(pc.is_in(positives["query_id"], some)) for split, some in ids.items()}
+    return Sizes(passages, *({split: len(rows) for split, rows in by.items()} for by in (ids, theirs)))
 
 
 def _of(queries: pa.Table, split: str) -> pa.Table:

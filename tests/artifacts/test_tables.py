@@ -9,7 +9,7 @@ import pytest
 
 from stages.artifacts.ragged import Ragged, read_ragged
 from stages.artifacts.refusal import Refusal
-from stages.artifacts.tables import ROWS, Qrels, Run, Texts, Tokens
+from stages.artifacts.tables import ROWS, Qrels, Run, Texts, Tokens, Weights
 
 
 def rows(count: int, start: int = 0) -> dict[str, list[str]]:
@@ -38,6 +38,13 @@ def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
     with Texts.writer(tmp_path / "none.parquet"):
         pass
     assert Texts.read(tmp_path / "none.parquet").num_rows == 0
+
+
+@pytest.mark.parametrize("weights", [[], [[]], [[], [], []]])
+def test_empty_lists_are_lists(tmp_path: Path, weights: list[list[float]]) -> None:
+    names = [str(i) for i in range(len(weights))]
+    Weights.write(tmp_path / "weights.parquet", {"passage_id": names, "weight": weights})
+    assert Weights.read(tmp_path / "weights.parquet")["weight"].to_pylist() == weights
 
 
 def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -84,6 +91,24 @@ def test_holes_are_refused_when_read_with_the_row_in_the_file(tmp_path: Path) ->
     pq.write_table(pa.table(columns), path)
     with pytest.raises(Refusal, match=rf"run.parquet: row {ROWS + 3}: score is nan"):
         Run.read(path)
+
+
+@pytest.mark.parametrize(("value", "said"), [(np.nan, "nan"), (np.inf, "inf"), (None, "null")])
+def test_holes_within_lists_are_refused(tmp_path: Path, value: float | None, said: str) -> None:
+    path, count = tmp_path / "weights.parquet", ROWS + 5
+    names = [str(i) for i in range(count)]
+    weights: list[list[float | None]] = [[0.5] * (i % 3) for i in range(count)]
+    sound = pa.table({"passage_id": names, "weight": weights}, Weights.schema)
+    Weights.write(path, sound)
+    assert Weights.read(path).equals(sound)
+    weights[ROWS + 3].append(value)
+    broken = pa.table({"passage_id": names, "weight": weights}, Weights.schema)
+    pq.write_table(broken, path)
+    with pytest.raises(Refusal, match=rf"weights.parquet: row {ROWS + 3}: weight holds {said}$"):
+        read_ragged(Weights, path, "weight")
+    in_parts = pa.concat_tables([broken.slice(0, 100), broken.slice(100)])
+    with pytest.raises(Refusal, match=rf"new \(writing\): row {ROWS + 3}: weight holds {said}$"):
+        Weights.write(tmp_path / "new", in_parts)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ RECIPES = Path(__file__).parents[2] / "stages" / "recipes"
 
 def corpus(world: World) -> Corpus:
     """Every weight and text; generated texts are played by the passages themselves, and some are missing."""
-    texts = {"queries": world.tokens, "continuations": world.tokens}
-    read = read_corpus(world.passages, world.tokens, {n: getattr(world, n) for n in ("keywords", "salience")}, texts)
+    beside = {"keywords": world.keywords, "salience": world.salience}
+    beside |= {"queries": world.tokens, "continuations": world.tokens}
+    read = read_corpus(world.passages, world.tokens, beside)
     for name, (pieces, rows) in list(read.texts.items()):
         read.texts[name] = pieces, np.where(np.arange(len(rows)) % 3 == 0, -1, rows)
     return read

@@ -45,7 +45,7 @@ def transformed(net: Autoencoder, state: Tensor) -> Tensor:
     """[d] → [V]: the logits of the masked language model."""
     transform: Any = net.head.transform
     hidden = norm(transform.LayerNorm, gelu(linear(transform.dense, state)))
-    return net.head.tied[0].weight.double() @ hidden + net.head.bias.double()
+    return net.head.matrix.double() @ hidden + net.head.bias.double()
 
 
 def surprise(logits: Tensor, label: int) -> float:

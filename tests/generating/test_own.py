@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.artifacts.checkpoints import WEIGHTS
 from stages.artifacts.documents import read_json
+from stages.artifacts.names import WEIGHTS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Qrels, Queries
 from stages.generating import own

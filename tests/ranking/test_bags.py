@@ -18,7 +18,7 @@ from stages.artifacts.tables import Queries, Tokens
 from stages.embedding.pieces import Padded, single, tokenised
 from stages.mining import mine
 from stages.ranking.bags import load_bag
-from stages.ranking.encoding import Vectors, encode
+from stages.ranking.encoding import Vectors, Wanted, encode
 from stages.ranking.hybrid import HybridVectors, Questions, encode_hybrid
 from stages.ranking.runs import by_query
 from stages.ranking.search import Index, torch_top
@@ -171,12 +171,12 @@ def test_mining_ranks_by_the_hybrid_product(world: Any, folder: Path, tmp_path: 
 def test_vectors_are_kept_and_queries_come_in_any_blocks(world: Any, tmp_path: Path) -> None:
     save_towers(shaped(start(world, tmp_path / "start", True)), world.backbone, tmp_path / "model")
     pieces = read_ragged(Tokens, world.tokens, "pieces")
-    options = (tmp_path / "model", pieces, "texts", 40, "bf16", ALONE, "encode")
+    options = (tmp_path / "model", Wanted(pieces, "texts", 40), "bf16", ALONE)
     first, again = encode_hybrid(*options), encode_hybrid(*options)
     assert (first.fresh, again.fresh) == (1, 0)
     assert encode(*options).shards[0].dtype == np.float16  # the dense part alone is another set
     assert first.shards[0].dtype["value"].base == np.float16
-    questions = Questions(tmp_path / "model", pieces, 40, "fp32", ALONE)
+    questions = Questions(tmp_path / "model", Wanted(pieces, "texts", 40), "fp32", ALONE)
     [(_, whole)] = questions.blocks(1_000)
     parts = list(questions.blocks(17))
     assert [start for start, _ in parts] == list(range(0, len(pieces), 17))

@@ -18,7 +18,7 @@ from stages.artifacts.tables import Tokens
 from stages.embedding.pieces import chunks, single, tokenised
 from stages.embedding.vectors import BUDGET
 from stages.ranking import encoding
-from stages.ranking.encoding import encode, make_room
+from stages.ranking.encoding import Wanted, encode, make_room
 from stages.ranking.pieces import paired
 from stages.training.processes import Processes
 
@@ -47,7 +47,7 @@ def test_batches_by_length_give_each_text_its_own_vector(
 ) -> None:
     monkeypatch.setattr(encoding, "SHARD", 16)
     monkeypatch.setitem(BUDGET, "cpu", 100)
-    vectors = encode(world.backbone, pieces, "t", 24, "fp32", ALONE)
+    vectors = encode(world.backbone, Wanted(pieces, "t", 24), "fp32", ALONE)
     assert len(vectors) == len(pieces)
     assert vectors.tokens == int(np.minimum(pieces.lengths + 2, 24).sum())
     everything = np.concatenate(vectors.shards)
@@ -60,7 +60,9 @@ def test_batches_by_length_give_each_text_its_own_vector(
 
 
 def test_bfloat16_is_near(world: Any, pieces: Ragged) -> None:
-    exact, near = (np.concatenate(encode(world.backbone, pieces, "t", 24, p, ALONE).shards) for p in ("fp32", "bf16"))
+    exact, near = (
+        np.concatenate(encode(world.backbone, Wanted(pieces, "t", 24), p, ALONE).shards) for p in ("fp32", "bf16")
+    )
     assert near.dtype == np.float16
     cosine = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near.astype(np.float32), axis=1)
     assert cosine.min() > 0.999
@@ -70,14 +72,14 @@ def test_what_is_there_is_not_encoded_again_and_another_model_or_length_is_anoth
     world: Any, pieces: Ragged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encoding, "SHARD", 16)
-    first = encode(world.backbone, pieces, "t", 24, "bf16", ALONE)
+    first = encode(world.backbone, Wanted(pieces, "t", 24), "bf16", ALONE)
     assert first.fresh == len(first.shards) > 1
-    again = encode(world.backbone, pieces, "t", 24, "bf16", ALONE)
+    again = encode(world.backbone, Wanted(pieces, "t", 24), "bf16", ALONE)
     assert again.fresh == 0
     assert again.speed == first.speed
     np.testing.assert_array_equal(np.concatenate(first.shards), np.concatenate(again.shards))
-    assert encode(world.backbone, pieces, "t", 25, "bf16", ALONE).fresh > 0
-    assert encode(world.backbone, pieces, "u", 24, "bf16", ALONE).fresh > 0
+    assert encode(world.backbone, Wanted(pieces, "t", 25), "bf16", ALONE).fresh > 0
+    assert encode(world.backbone, Wanted(pieces, "u", 24), "bf16", ALONE).fresh > 0
 
 
 def test_only_the_last_used_sets_stay(tmp_path: Path) -> None:

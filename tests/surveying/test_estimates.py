@@ -75,6 +75,24 @@ def test_a_rescoring_scores_its_pairs_and_keeps_the_rest() -> None:
     assert known.rows["out"] == (500, 150_000)
 
 
+def test_a_teacher_scores_positives_beyond_its_depth() -> None:
+    known = scales()
+    known.sample = replace(SAMPLE, positives={"train": 50, "dev": 5})
+    known.whole = replace(WHOLE, positives={"train": 2_000, "dev": 60})
+    seen = Seen(0.1, 0, 0, {"out": 10}, {"speed": {"pairs_per_second": 50.0}})
+    line = "rescore m run tokens queries qrels out --splits train"
+    for more, pairs in {
+        "--depth 10": 9_600,
+        "--depth 10 --positives 1": 9_600 + 960,
+        "--depth 10 --positives 64": 9_600 + 2_000,  # all that there are
+        "--depth 20000 --positives 64": 960 * 10_000,  # the collection has no more
+    }.items():
+        assert estimate(step(f"{line} {more}"), seen, known).seconds == pytest.approx(5 + pairs / 50)
+    found = estimate(step(f"{line} --depth 10 --positives 64"), seen, known)
+    assert known.rows["out"] == (350, 11_600)
+    assert found.disk == pytest.approx(10 * 11_600 / 350)
+
+
 def test_generators_learn_and_then_write_for_every_passage() -> None:
     line = "doc2query passages queries qrels m out --steps 200"
     seen = Seen(1.5, 0.05, 0, {"out": 10}, {"texts": 300, "speed": {"texts": 300.0}})

@@ -48,7 +48,7 @@ class Bag(Network):
         states, lengths = reading.states[seen], seen.sum(1).tolist()
         if self.lpu is None:
             head = self.around[0].head
-            return largest_logits(head.transform(states), head.tied[0].weight, head.bias, lengths)
+            return largest_logits(head.transform(states), head.matrix, head.bias, lengths)
         return largest_logits(states, self.lpu.weight, self.lpu.bias, lengths)
 
     def seen(self, reading: Reading, target: "ViewBatch") -> Tensor:
