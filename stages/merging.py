@@ -58,10 +58,11 @@ def _refuse_unlike(folder: Path, model: Towers, first: Path, like: Towers) -> No
     """Raise `Refusal` where a mean of the two would mean nothing."""
     if (folder / TOKENIZER).read_bytes() != (first / TOKENIZER).read_bytes():
         raise Refusal(f"{folder / TOKENIZER}: is not that of {first}")
-    for mine, theirs in zip(_shapes(model), _shapes(like), strict=False):
+    ours, others = _shapes(model), _shapes(like)
+    for mine, theirs in zip(ours, others, strict=False):
         if mine != theirs:
             raise Refusal(f"{folder}: {mine[0]}: {mine[1]}, but {theirs[1]} in {first}")
-    if len(_shapes(model)) != len(_shapes(like)):
+    if len(ours) != len(others):
         raise Refusal(f"{folder}: is not made of the same parts as {first}")
 
 
