@@ -28,6 +28,9 @@ ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "stages" / "recipes"
 
 
+NUMBERS = {"precision": "fp32"}  # alike on every machine that adds cells
+
+
 @dataclass(frozen=True)
 class Start:
     """A model to start from, and how long and how fast it learns."""
@@ -40,13 +43,13 @@ class Start:
 STARTS = {
     "backbone": Start(
         24,
-        {"batch": 32, "learning_rate": 1e-4, "new_parts": 10, "pooling": "mean"},
-        {"steps": 24, "learning_rate": 5e-5, "group": 2, "depth": 50, "longest": 64},
+        {"batch": 32, "learning_rate": 1e-4, "new_parts": 10, "pooling": "mean", **NUMBERS},
+        {"steps": 24, "learning_rate": 5e-5, "group": 2, "depth": 50, "longest": 64, **NUMBERS},
     ),
     "scratch": Start(
         240,
-        {"batch": 32, "learning_rate": 1e-3, "pooling": "mean"},
-        {"steps": 90, "learning_rate": 5e-4, "group": 2, "depth": 50, "longest": 64},
+        {"batch": 32, "learning_rate": 1e-3, "pooling": "mean", **NUMBERS},
+        {"steps": 90, "learning_rate": 5e-4, "group": 2, "depth": 50, "longest": 64, **NUMBERS},
     ),
 }
 SCRATCH = {"layers": 4, "width": 128, "heads": 4, "vocabulary": 8000}
@@ -193,7 +196,15 @@ def _values(data: Path, given: Path, work: Path) -> dict[str, list[float]]:
     from stages.mining import mine
 
     run = work / "run.parquet"
-    mine(work / "retriever", given / "tokens.parquet", data / "queries.parquet", run, splits=["dev"], depth=100)
+    mine(
+        work / "retriever",
+        given / "tokens.parquet",
+        data / "queries.parquet",
+        run,
+        splits=["dev"],
+        depth=100,
+        **NUMBERS,
+    )
     evaluate(
         run,
         data / "queries.parquet",

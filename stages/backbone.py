@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_heads, load_vocabulary, save_encoder
-from stages.artifacts.names import WEIGHTS
+from stages.artifacts.names import TOKENIZER, WEIGHTS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages
 
@@ -161,7 +161,7 @@ def train_wordpiece(passages: Path, folder: Path, size: int) -> int:
     trained.train_from_iterator(texts_of(passages), show_progress=False, **options)
     vocabulary = sorted(trained.get_vocab(with_added_tokens=True).items(), key=lambda pair: pair[1])
     tokenizer = BertWordPieceTokenizer(vocab=dict(vocabulary), lowercase=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / TOKENIZER))
     config = SPECIAL | {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
     (folder / "tokenizer_config.json").write_text(json.dumps(config, sort_keys=True), encoding="utf-8")
     return int(tokenizer.get_vocab_size())

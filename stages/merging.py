@@ -6,12 +6,9 @@ from typing import Annotated
 import torch
 import typer
 
-from stages.artifacts.checkpoints import load_encoder
+from stages.artifacts.names import TOKENIZER
 from stages.artifacts.refusal import Refusal
-from stages.ranking.bags import has_bag, load_bag
-from stages.ranking.towers import Towers, query_folder, save_towers
-
-TOKENIZER = "tokenizer.json"
+from stages.ranking.towers import Towers, save_towers, stored_towers
 
 
 def merge(
@@ -33,7 +30,7 @@ def merge(
     shares = weights or [1 / len(models)] * len(models)
     if len(shares) != len(models) or abs(sum(shares) - 1) > 1e-6:
         raise Refusal(f"--weights: {', '.join(map(str, shares))}: should be {len(models)} that add up to 1")
-    parents = [towers(folder) for folder in models]
+    parents = [stored_towers(folder) for folder in models]
     for folder, parent in zip(models, parents, strict=True):
         _refuse_unlike(folder, parent, models[0], parents[0])
     with torch.no_grad():
@@ -41,17 +38,6 @@ def merge(
             mean = sum(share * part.double() for share, part in zip(shares, parts, strict=True))
             parts[0].copy_(mean)
     save_towers(parents[0], models[0], out)
-
-
-def towers(folder: Path) -> Towers:
-    """A retriever as its folder says that it is.
-
-    Raises:
-        Refusal: it is no model folder.
-    """
-    passage, asking = load_encoder(folder), query_folder(folder)
-    query = None if asking == folder else load_encoder(asking)
-    return Towers(passage, query, load_bag(folder, passage) if has_bag(folder) else None)
 
 
 def _refuse_unlike(folder: Path, model: Towers, first: Path, like: Towers) -> None:

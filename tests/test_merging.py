@@ -9,8 +9,8 @@ import torch
 from stages.artifacts.checkpoints import load_encoder, save_encoder
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tensors import load_tensors
-from stages.merging import merge, towers
-from stages.ranking.towers import QUERY, Shape, load_towers, save_towers
+from stages.merging import merge
+from stages.ranking.towers import QUERY, Shape, load_towers, save_towers, stored_towers
 from tests.conftest import World
 
 
@@ -44,7 +44,7 @@ def test_a_model_alone_stays_itself(world: World, tmp_path: Path) -> None:
     merge([model], tmp_path / "same")
     for file in ("model.safetensors", f"{QUERY}/model.safetensors", "1_Pooling/config.json", "tokenizer.json"):
         assert (tmp_path / "same" / file).read_bytes() == (model / file).read_bytes()
-    both = zip(towers(model).parameters(), towers(tmp_path / "same").parameters(), strict=True)
+    both = zip(stored_towers(model).parameters(), stored_towers(tmp_path / "same").parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in both)
 
 

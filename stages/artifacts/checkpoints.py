@@ -13,13 +13,14 @@ from stages.artifacts.attention import registered
 from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.files import refuse_missing, whole
 from stages.artifacts.heads import Head, load_head
-from stages.artifacts.names import CONFIG, HEADS, WEIGHTS
+from stages.artifacts.lastlayer import read_first
+from stages.artifacts.names import CONFIG, HEADS, TOKENIZER, WEIGHTS
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tensors import load_tensors, save_tensors
 
 Pooling = Literal["cls", "mean"]
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+TOKENIZER_FILES = (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ class TextEncoder(nn.Module):
     def config(self) -> Any:
         """The transformer's configuration."""
         return self.transformer.config
+
+    def vectors_only(self) -> "TextEncoder":
+        """Itself, whose `states` nobody asks for any more: with [CLS] pooling all others need not be computed."""
+        if self.pooling == "cls":
+            read_first(self.transformer)
+        return self
 
     @property
     def width(self) -> int:
@@ -90,7 +97,7 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
     Raises:
         Refusal: the folder holds no tokenizer.json.
     """
-    path = Path(folder) / "tokenizer.json"
+    path = Path(folder) / TOKENIZER
     if not path.is_file():
         raise Refusal(f"{path}: no such file; a model folder needs a fast tokenizer")
     tokenizer = Tokenizer.from_file(str(path))

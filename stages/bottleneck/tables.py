@@ -7,7 +7,7 @@ from stages.artifacts.refusal import Refusal
 from stages.bottleneck.recipe import Recipe
 from stages.bottleneck.texts import GENERATED
 
-WEIGHTS = ("keywords", "salience")
+WORTH = ("keywords", "salience")
 
 
 def needed(recipe: Recipe, beside: Mapping[str, Path | None], path: Path) -> dict[str, Path]:
@@ -19,7 +19,7 @@ def needed(recipe: Recipe, beside: Mapping[str, Path | None], path: Path) -> dic
     given = {}
     for name in sorted(recipe.weights | (recipe.texts & set(GENERATED))):
         if name not in beside:
-            raise Refusal(f"{path}: no weights named {name!r}; there are {', '.join(WEIGHTS)}")
+            raise Refusal(f"{path}: no weights named {name!r}; there are {', '.join(WORTH)}")
         table = beside[name]
         if table is None:
             raise Refusal(f"{path}: the recipe looks at {name}, and no table of them was given")

@@ -110,18 +110,16 @@ class VocabularyHead(nn.Module):
             plain: states meet the embedding matrix as they are, without transform.
         """
         hidden = states if plain else self.transform(states)
-        bias: Tensor = self.bias
         few, labels = (self.pieces, self.place[labels]) if self.chooses else (None, labels)
-        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, self.matrix, bias, labels, few)  # type: ignore[no-untyped-call]
+        outcome: tuple[Tensor, Tensor] = LinearCrossEntropy.apply(hidden, self.matrix, self.bias, labels, few)  # type: ignore[no-untyped-call]
         return outcome
 
     def logits(self, states: Tensor) -> Tensor:
         """[..., d] → [..., V'] of `pieces`, where all of them are really wanted."""
-        weight: Tensor = self.matrix
-        bias: Tensor = self.bias
-        if self.chooses:
-            weight, bias = weight.index_select(0, self.pieces), bias.index_select(0, self.pieces)
-        return nn.functional.linear(self.transform(states), weight, bias)
+        hidden = self.transform(states)
+        if not self.chooses:
+            return nn.functional.linear(hidden, self.matrix, self.bias)
+        return nn.functional.linear(hidden, *(part.index_select(0, self.pieces) for part in (self.matrix, self.bias)))
 
     @property
     def matrix(self) -> Tensor:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from stages.artifacts.names import TOKENIZER
 from stages.artifacts.refusal import Refusal
 
 TEXTS = 1024  # texts that are tokenised together; the tokenizer spreads them over the processors
@@ -57,7 +58,7 @@ class Splitter:
     """
 
     def __init__(self, backbone: Path):
-        self.path = backbone / "tokenizer.json"
+        self.path = backbone / TOKENIZER
         self.tokenizer = _open(self.path)
         added = self.tokenizer.get_added_tokens_decoder()
         model = self.tokenizer.model

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from stages.artifacts.checkpoints import Vocabulary, load_tokenizer, load_vocabulary
 from stages.artifacts.documents import read_json, write_json
 from stages.artifacts.files import whole
-from stages.artifacts.names import WEIGHTS
+from stages.artifacts.names import TOKENIZER, WEIGHTS
 from stages.artifacts.refusal import Refusal
 from stages.generating.lessons import PairLearner, Pairs, StreamLearner, Windows
 from stages.generating.pieces import Pieces
@@ -119,7 +119,7 @@ def _learn(folder: Path, model: Any, learner: nn.Module, batches: Batches, piece
     with whole(folder / FOLDER) as partial:
         model.save_pretrained(partial)
         pieces.tokenizer.no_truncation()
-        pieces.tokenizer.save(str(partial / "tokenizer.json"))
+        pieces.tokenizer.save(str(partial / TOKENIZER))
         write_json(partial / "pieces.json", pieces.known.tolist())
         write_json(partial / "training.json", {"loss": learnt.last("loss")})
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from stages.artifacts.attention import NAME, registered
 from stages.artifacts.checkpoints import Vocabulary, copy_tokenizer, quiet
 from stages.artifacts.files import refuse_missing, whole
+from stages.artifacts.lastlayer import read_first
 from stages.artifacts.names import CONFIG, WEIGHTS
 from stages.artifacts.ragged import Ragged
 from stages.embedding.pieces import Padded, chunks, lengths_of, places_in
@@ -82,6 +83,7 @@ def load_crossencoder(folder: Path | str, dropout: float = 0.0, seed: int = 0) -
     model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True, **options)
     if model._supports_sdpa:
         model.set_attn_implementation(registered())
+        read_first(model)
     last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
     last.__class__ = Exact  # the same parameters under the same names
     return CrossEncoder(model)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.artifacts import attention, checkpoints, heads, scratch
+from stages.artifacts import attention, checkpoints, heads, lastlayer, scratch
 from stages.artifacts.checkpoints import TextEncoder, load_encoder, load_vocabulary
 from stages.artifacts.ragged import Ragged
 from stages.embedding import pieces as framing
@@ -142,7 +142,8 @@ def encode(model: Path | str, wanted: Wanted, precision: str, processes: Process
     """
 
     def reader() -> Reader:
-        encoder, vocabulary = for_inference(model, precision, processes.device), load_vocabulary(model)
+        encoder = for_inference(model, precision, processes.device).vectors_only()
+        vocabulary = load_vocabulary(model)
         kind = kept_type(precision)
         return lambda rows: encode_rows(encoder, wanted.pieces, rows, vocabulary, wanted.longest).astype(kind)
 
@@ -168,7 +169,7 @@ def vectors_folder(model: Path | str, wanted: Wanted, precision: str, maker: str
     Args:
         maker: the file whose code makes them: another's vectors, or those of its older self, are others.
     """
-    modules = attention, bags, checkpoints, heads, framing, towers, vectors
+    modules = attention, bags, checkpoints, heads, framing, lastlayer, towers, vectors
     files = (maker, __file__, *(str(module.__file__) for module in modules))
     program = "".join(scratch.content_hash(Path(file)) for file in files)
     settings = {"texts": wanted.content, "longest": wanted.longest, "precision": precision, "shard": SHARD}

@@ -108,11 +108,24 @@ def load_towers(folder: Path, shape: Shape, dropout: float = 0.0, seed: int = 0)
     for encoder in {id(tower): tower for tower in (towers.passage, towers.query)}.values():
         encoder.normalise = shape.normalise
         _add_head(encoder, shape, seed)
+        if not shape.bag:
+            encoder.vectors_only()
     if shape.bag:
         towers.bag = load_bag(folder, towers.passage, shape.bag)
         if shape.width is not None:
             towers.bag.dense = shape.width > 0
     return towers
+
+
+def stored_towers(folder: Path) -> Towers:
+    """A retriever as its folder says that it is, in float32.
+
+    Raises:
+        Refusal: it is no model folder.
+    """
+    passage, asking = load_encoder(folder), query_folder(folder)
+    query = None if asking == folder else load_encoder(asking)
+    return Towers(passage, query, load_bag(folder, passage) if has_bag(folder) else None)
 
 
 def load_for_inference(folder: Path, precision: str, device: torch.device) -> Towers:

@@ -166,7 +166,7 @@ class Systems:
     @cached_property
     def _open_encoder(self) -> tuple[Any, ...]:
         model = query_folder(self.settings.model)
-        encoder = encoding.for_inference(model, self.settings.precision, self.device)
+        encoder = encoding.for_inference(model, self.settings.precision, self.device).vectors_only()
         return load_tokenizer(model), load_vocabulary(model), encoder
 
     @cached_property
