@@ -39,7 +39,8 @@ from stages.bottleneck.tables import WEIGHTS, needed
 from stages.bottleneck.texts import read_corpus
 from stages.pretraining import Start, assembled, begin
 from stages.training.loop import Plan, train
-from stages.training.processes import autocast, join
+from stages.training.precision import autocast
+from stages.training.processes import join
 
 RECIPES = Path(__file__).parents[1] / "stages" / "recipes"
 # real tokens/s measured with the released code on two cores of such a machine (6 layers, 384 wide, vocabulary 30,522,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -23,6 +23,7 @@ from stages.generating.loading import Family, check, load
 from stages.generating.prompts import training_pairs
 from stages.generating.sampling import Sampling
 from stages.generating.shards import Job, join_shards, write_shards
+from stages.training.precision import Numbers, Precision, resolved
 from stages.training.processes import join
 
 PassagesFile = Annotated[Path, typer.Argument(help="Passages (Parquet).")]
@@ -36,7 +37,6 @@ TopK = Annotated[int, typer.Option(min=0, help="Draw among this many best pieces
 TopP = Annotated[float, typer.Option(min=0.01, max=1, help="Draw among the best pieces up to this probability.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of the own generator and of the draws.")]
 BatchPieces = Annotated[int, typer.Option(min=1, help="Most pieces, read and written, that are in work together.")]
-Precision = Annotated[Literal["bf16", "fp32"], typer.Option(help="Of matrix products.")]
 Layers = Annotated[int, typer.Option(min=1, help="Own generator: layers (of encoder and decoder each).")]
 Width = Annotated[int, typer.Option(min=32, help="Own generator: dimensions, a multiple of 32.")]
 Steps = Annotated[int, typer.Option(min=1, help="Own generator: optimiser steps.")]
@@ -60,7 +60,7 @@ def doc2query(
     top_p: TopP = 1.0,
     seed: Seed = 1,
     batch_pieces: BatchPieces = 16_384,
-    precision: Precision = "bf16",
+    precision: Precision = "auto",
     layers: Layers = 1,
     width: Width = 192,
     steps: Steps = 400,
@@ -71,6 +71,7 @@ def doc2query(
 
     Without a checkpoint an encoder–decoder first learns from the (passage → query) pairs of the training split.
     """
+    precision = resolved(precision)
     job = Job(Sampling(count, new_pieces, temperature, top_k, top_p), prompt_pieces, batch_pieces, seed)
     if checkpoint is not None:
         source = hub_or_folder(checkpoint, "encoder-decoder", job, passages)
@@ -96,7 +97,7 @@ def continuations(
     top_p: TopP = 0.95,
     seed: Seed = 1,
     batch_pieces: BatchPieces = 16_384,
-    precision: Precision = "bf16",
+    precision: Precision = "auto",
     layers: Layers = 2,
     width: Width = 192,
     steps: Steps = 240,
@@ -107,6 +108,7 @@ def continuations(
 
     Without a checkpoint a causal language model first learns from the passages.
     """
+    precision = resolved(precision)
     job = Job(Sampling(1, new_pieces, temperature, top_k, top_p), prompt_pieces, batch_pieces, seed)
     if checkpoint is not None:
         source = hub_or_folder(checkpoint, "causal", job, passages)
@@ -152,7 +154,7 @@ def _generate(
     source: Source,
     passages: Path,
     job: Job,
-    precision: str,
+    precision: Numbers,
     out: Path,
     metrics: Path | None,
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 import torch
@@ -25,7 +25,8 @@ from stages.bottleneck.texts import read_corpus
 from stages.bottleneck.views import Collator, Draws, MicroBatch, ViewBatch
 from stages.embedding.positions import Likeness, by_position
 from stages.embedding.samples import of_length
-from stages.training.processes import autocast, join
+from stages.training.precision import Precision, autocast, resolved
+from stages.training.processes import join
 from stages.training.progress import Progress
 
 WITH_STATES = ("bidirectional", "enhanced", "causal", "skip")  # networks that have a state for every position
@@ -48,7 +49,7 @@ def decoders(
         int, typer.Option(min=8, help="Pieces of a passage, special ones included; shorter ones are left out.")
     ] = 128,
     sample: Annotated[int, typer.Option(min=1, help="Passages, at most.")] = 500,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of matrix products.")] = "bf16",
+    precision: Precision = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of sample and masks.")] = 0,
 ) -> None:
     """The mean cosine between a decoder's last states and the vector that it reads, by position (SEED, Figure 4).
@@ -57,6 +58,7 @@ def decoders(
     pre-training; what a generator would fill is read as it stands. Position 0 is the decoder's own first state. A
     decoder of another text than the passage has a mean over those texts that are so long, and no value beyond.
     """
+    precision = resolved(precision)
     chosen = legible(load_recipe(recipe), recipe)
     beside = {"keywords": keywords, "salience": salience, "queries": doc2query, "continuations": continuations}
     corpus = read_corpus(passages, tokens, needed(chosen, beside, recipe))

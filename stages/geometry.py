@@ -1,7 +1,7 @@
 """Where an encoder puts texts: how alike random ones are by length, and how alike the states of one text are."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 import typer
@@ -17,6 +17,7 @@ from stages.embedding.probe import mean_cosine, normalised
 from stages.embedding.samples import of_length
 from stages.embedding.vectors import BUDGET, encode_rows
 from stages.ranking.encoding import for_inference
+from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 
 
@@ -33,13 +34,14 @@ def cosines(
         512,
     ],
     sample: Annotated[int, typer.Option(min=2, help="texts of a length, at most")] = 500,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="precision of the encoder")] = "bf16",
+    precision: Precision = "auto",
     seed: Annotated[int, typer.Option(min=0, help="of the sample")] = 0,
 ) -> None:
     """The mean cosine of all pairs among random texts cut to one length (SEED-Encoder, Figure 5).
 
     Near 1, the vectors tell texts apart by little. A length that fewer than two texts of the corpus reach is left out.
     """
+    precision = resolved(precision)
     pieces = read_ragged(Tokens, tokens, "pieces")
     rows = {length: of_length(pieces, length, sample, seed) for length in sorted(set(lengths))}
     rows = {length: some for length, some in rows.items() if len(some) > 1}
@@ -62,13 +64,14 @@ def positions(
         int, typer.Option(min=3, help="pieces of a text, special ones included; shorter are left out")
     ] = 128,
     sample: Annotated[int, typer.Option(min=1, help="texts, at most")] = 500,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="precision of the encoder")] = "bf16",
+    precision: Precision = "auto",
     seed: Annotated[int, typer.Option(min=0, help="of the sample")] = 0,
 ) -> None:
     """The mean cosine between the last state of every position and that of [CLS], over texts of one length.
 
     Position 0 is [CLS] itself. SEED-Encoder's Figure 4 looks at its decoder's states so: that is `decoders`.
     """
+    precision = resolved(precision)
     pieces = read_ragged(Tokens, tokens, "pieces")
     rows = of_length(pieces, longest, sample, seed)
     if not len(rows):

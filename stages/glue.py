@@ -13,6 +13,7 @@ from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
 from stages.embedding.pieces import tokenised
 from stages.training.loop import Plan, train
+from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 from stages.understanding.classifier import Batches, Classifier, Texts, predict
 from stages.understanding.scores import score
@@ -37,9 +38,10 @@ def glue(
     dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="Dropout probability.")] = 0.1,
     longest: Annotated[int, typer.Option(min=8, help="Pieces of an example, special ones included.")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of matrix products.")] = "bf16",
+    precision: Precision = "auto",
 ) -> None:
     """Fine-tune and measure: Matthews' correlation, accuracy, F1, or Pearson's and Spearman's."""
+    precision = resolved(precision)
     settings = {name: value for name, value in locals().items() if isinstance(value, int | float | str)}
     if len({path.stem for path in dev}) < len(dev):
         raise Refusal(f"dev: {', '.join(map(str, dev))}: two have one name")

@@ -1,7 +1,7 @@
 """Retriever + run → run: the retriever's order of given candidates, as in the re-ranking columns of SEED's tables."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from stages.ranking.bags import has_bag
 from stages.ranking.encoding import Vectors, Wanted, encode
 from stages.ranking.runs import by_query, ordered
 from stages.ranking.towers import query_folder
+from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 from stages.training.progress import Progress
 
@@ -34,10 +35,11 @@ def match(
     depth: Annotated[int, typer.Option(min=1, help="Passages of the run that are scored per query.")] = 1000,
     longest: Annotated[int, typer.Option(min=3, help="Pieces of a passage, special ones included.")] = 128,
     longest_query: Annotated[int, typer.Option(min=3, help="Pieces of a query, special ones included.")] = 32,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of the encoder.")] = "bf16",
+    precision: Precision = "auto",
     metrics: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
 ) -> None:
     """Score the candidates of a run by the product of vectors; only what the run holds is encoded."""
+    precision = resolved(precision)
     if has_bag(model):
         raise Refusal(f"{model}: vectors with a bag of words are searched (mine), not matched")
     processes, asks = join(), query_folder(model)

@@ -12,6 +12,7 @@ from stages.artifacts.scratch import content_hash
 from stages.artifacts.tables import SPLITS
 from stages.ranking import options
 from stages.ranking.corpus import Corpus, Reading, vectorised
+from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 
 
@@ -24,10 +25,11 @@ def mine(
     depth: Annotated[int, typer.Option(min=1, help="Passages per query.")] = 200,
     longest: options.Longest = 128,
     longest_query: options.LongestQuery = 32,
-    precision: options.Precision = "bf16",
+    precision: Precision = "auto",
     metrics: options.MetricsIfAny = None,
 ) -> None:
     """Rank the corpus for every query of some splits, exactly, with memory that does not grow with the corpus."""
+    precision = resolved(precision)
     processes, began = join(), time.monotonic()
     wanted = splits or list(SPLITS)
     asking, corpus = asked(queries, wanted), Corpus.read(tokens)

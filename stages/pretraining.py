@@ -33,6 +33,7 @@ from stages.bottleneck.texts import read_corpus
 from stages.embedding.probe import Probe, dev_sample
 from stages.training.curves import Curves
 from stages.training.loop import Plan, Report, train
+from stages.training.precision import Precision, resolved
 from stages.training.processes import Processes, join
 
 
@@ -64,10 +65,11 @@ def pretrain(
     probe: Annotated[int, typer.Option(min=0, help="Steps between retrieval probes; 0: none.")] = 0,
     probe_passages: Annotated[int, typer.Option(min=2, help="Passages that a probe ranks.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
-    precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of matrix products.")] = "bf16",
+    precision: Precision = "auto",
     checkpoint: Annotated[float, typer.Option(min=0.0, help="Seconds between resumable states.")] = 60.0,
 ) -> None:
     """Pre-train an encoder by rebuilding views of texts from its vector. An empty recipe passes it through."""
+    precision = resolved(precision)
     settings = {name: value for name, value in locals().items() if not isinstance(value, Path)}
     beside = {"keywords": keywords, "salience": salience, "queries": doc2query, "continuations": continuations}
     chosen = load_recipe(recipe)

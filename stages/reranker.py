@@ -20,6 +20,7 @@ from stages.ranking.sampling import Sampler, told
 from stages.ranking.spelling import refuse_other_pieces
 from stages.training.curves import Curves
 from stages.training.loop import train
+from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 
 
@@ -59,10 +60,11 @@ def reranker(
     r_drop: Annotated[bool, typer.Option(help="Two passes with different dropout must agree.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Pieces in a micro-batch, padding included.")] = 16_384,
     seed: options.Seed = 0,
-    precision: options.Precision = "bf16",
+    precision: Precision = "auto",
     checkpoint: options.Checkpoint = 60.0,
 ) -> None:
     """Train a cross-encoder to choose a positive among mined negatives (listwise softmax)."""
+    precision = resolved(precision)
     settings = options.plain(locals())
     if r_drop and not dropout:
         raise Refusal("--r-drop needs --dropout above 0: without it two passes are one")

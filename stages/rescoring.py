@@ -20,6 +20,7 @@ from stages.ranking.crossencoder import Pairs, for_inference
 from stages.ranking.rankings import Rankings, read_rankings
 from stages.ranking.rescoring import Choice, Gate, parts, reordered, score_all
 from stages.ranking.shards import Shards
+from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 
 
@@ -43,10 +44,11 @@ def rescore(
     ] = 0.0,
     longest: options.LongestPair = 160,
     longest_query: options.QueryInPair = 32,
-    precision: options.Precision = "bf16",
+    precision: Precision = "auto",
     metrics: options.MetricsIfAny = None,
 ) -> None:
     """Score a run's pairs with a cross-encoder; says how much better it ranks dev than the run does."""
+    precision = resolved(precision)
     settings: dict[str, Any] = {"splits": splits, "depth": depth, "positives": positives, "longest": longest}
     settings |= {"longest_query": longest_query, "precision": precision}
     processes = join()

@@ -26,6 +26,7 @@ from stages.ranking.spelling import refuse_other_pieces
 from stages.ranking.towers import Shape, load_towers, save_towers
 from stages.training.curves import Curves
 from stages.training.loop import train
+from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 
 TEMPERATURE = {"cosine": 0.02, "dot": 1.0}
@@ -96,10 +97,11 @@ def retriever(
     probe_queries: Annotated[int, typer.Option(min=1, help="Dev queries in a probe.")] = 200,
     probe_passages: Annotated[int, typer.Option(min=1, help="Passages that a probe ranks.")] = 1000,
     seed: options.Seed = 0,
-    precision: options.Precision = "bf16",
+    precision: Precision = "auto",
     checkpoint: options.Checkpoint = 60.0,
 ) -> None:
     """Fine-tune an encoder on queries, their positives, in-batch and hard negatives (SimLM's pipeline)."""
+    precision = resolved(precision)
     settings, runs = options.plain(locals()), tuple(negatives or ())
     shape = Shape(towers == "untied", similarity == "cosine", head, width, bag)
     goal = Objective(1 / (temperature or TEMPERATURE[similarity]), objective, denominator, hinge, distillation, alpha)

@@ -13,6 +13,7 @@ from stages.searching.index import Source, opened
 from stages.searching.known import Known
 from stages.searching.remembered import remembered
 from stages.searching.systems import Settings, Systems
+from stages.training.precision import Precision, resolved
 
 MOST = 10  # passages re-ranked where nothing is said: a page that answers to typing has no time for hundreds
 
@@ -34,7 +35,6 @@ Candidates = Annotated[
 Prior = Annotated[
     float | None, typer.Option(min=0.0, help="Weight of the retriever's score beside the re-ranker's logit.")
 ]
-Precision = Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of the models.")]
 
 MODEL, RERANKER, INDEX = Path("models/retriever"), Path("models/reranker"), Path(".isthmus/index")
 TOKENS, PASSAGES = Path("data/tokens.parquet"), Path("data/passages.parquet")
@@ -62,7 +62,7 @@ def search(
     longest_pair: LongestPair = None,
     candidates: Candidates = None,
     prior: Prior = None,
-    precision: Precision = "bf16",
+    precision: Precision = "auto",
 ) -> None:
     """Print the best passages for a query, with their scores; known answers are starred."""
     began, systems = time.monotonic(), _systems(locals())
@@ -97,7 +97,7 @@ def serve(
     longest_pair: LongestPair = None,
     candidates: Candidates = None,
     prior: Prior = None,
-    precision: Precision = "bf16",
+    precision: Precision = "auto",
 ) -> None:
     """Open a page on this machine: type, and see two systems side by side."""
     import uvicorn
@@ -117,7 +117,7 @@ def serve(
 
 def _systems(options: dict[str, Any]) -> Systems:
     """The systems of a command's options: what they say, and of the rest what the run did."""
-    model, reranker, precision = options["model"], options["reranker"], options["precision"]
+    model, reranker, precision = options["model"], options["reranker"], resolved(options["precision"])
     if not model.is_dir():
         raise Refusal(f"{model}: no such folder; `make` trains a retriever")
     ran = remembered(options["lock"])

@@ -24,7 +24,8 @@ def test_ranks_every_query_of_the_splits_as_brute_force_does(world: Any, tmp_pat
         world.backbone, world.tokens, world.queries, tmp_path / "run",
         splits=["dev", "test"], depth=7, longest=40, precision="fp32", metrics=tmp_path / "metrics.json",
     )  # fmt: skip
-    encoder, vocabulary = for_inference(world.backbone, "fp32", join().device), load_vocabulary(world.backbone)
+    encoder = for_inference(world.backbone, "fp32", join().device).vectors_only()
+    vocabulary = load_vocabulary(world.backbone)
     pieces = read_ragged(Tokens, world.tokens, "pieces")
     asked = [row for row in Queries.read(world.queries).to_pylist() if row["split"] != "train"]
     texts = tokenised([row["text"] for row in asked], load_tokenizer(world.backbone))

@@ -13,7 +13,7 @@ from stages.artifacts.ragged import Ragged
 from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import tokenised
 from stages.embedding.vectors import encode_rows
-from stages.training.processes import autocast
+from stages.training.precision import Numbers, autocast
 
 CUTOFF = 10
 PROBE = 7  # its stream of a seed
@@ -50,7 +50,7 @@ class Probe:
     vocabulary: Vocabulary
     longest_query: int
     longest: int
-    precision: str
+    precision: Numbers
     name: str
     cosine: bool = False
 

@@ -16,7 +16,7 @@ from stages.artifacts.refusal import Refusal
 from stages.generating.generators import Causal, EncoderDecoder, Generator
 from stages.generating.pieces import Pieces
 from stages.generating.sampling import Sampling
-from stages.training.processes import weights_type
+from stages.training.precision import Numbers, weights_type
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 Family = Literal["encoder-decoder", "causal"]
@@ -38,7 +38,7 @@ def check(checkpoint: str, family: Family, prompt_pieces: int, how: Sampling) ->
         raise Refusal(f"{wanted}: checkpoint {checkpoint} has {positions} positions")
 
 
-def load(checkpoint: str, family: Family, precision: str, device: torch.device) -> Generator:
+def load(checkpoint: str, family: Family, precision: Numbers, device: torch.device) -> Generator:
     """The generator, ready to write.
 
     Weights are read from safetensors where there are any; else from a PyTorch file in the mode that

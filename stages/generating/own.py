@@ -25,6 +25,7 @@ from stages.generating.lessons import PairLearner, Pairs, StreamLearner, Windows
 from stages.generating.pieces import Pieces
 from stages.generating.prompts import Pair, blocks, texts
 from stages.training.loop import Batches, Plan, train
+from stages.training.precision import Numbers
 from stages.training.processes import Processes
 
 FOLDER = "generator"
@@ -44,7 +45,7 @@ class School:
     batch: int
     learning_rate: float
     seed: int
-    precision: str
+    precision: Numbers
 
     def __post_init__(self) -> None:
         if self.width % HEAD:

@@ -18,6 +18,7 @@ from stages.ranking.encoding import Vectors, Wanted, encode
 from stages.ranking.hybrid import Questions, encode_hybrid
 from stages.ranking.search import Found, Index, Queried, best_backend
 from stages.ranking.towers import query_folder
+from stages.training.precision import Numbers
 from stages.training.processes import Processes
 from stages.training.progress import Progress
 
@@ -47,7 +48,7 @@ class Reading:
 
     longest: int
     longest_query: int
-    precision: str
+    precision: Numbers
 
 
 @dataclass(frozen=True)

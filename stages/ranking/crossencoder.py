@@ -19,7 +19,8 @@ from stages.ranking.losses import consistent, listwise
 from stages.ranking.pieces import paired
 from stages.ranking.sampling import Sampler
 from stages.training.loop import Observed
-from stages.training.processes import Processes, weights_type
+from stages.training.precision import Numbers, weights_type
+from stages.training.processes import Processes
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -89,7 +90,7 @@ def load_crossencoder(folder: Path | str, dropout: float = 0.0, seed: int = 0) -
     return CrossEncoder(model)
 
 
-def for_inference(folder: Path | str, precision: str, device: torch.device) -> CrossEncoder:
+def for_inference(folder: Path | str, precision: Numbers, device: torch.device) -> CrossEncoder:
     """A cross-encoder whose weights are cast once."""
     return load_crossencoder(folder).to(device, weights_type(precision)).eval()
 

@@ -23,7 +23,8 @@ from stages.embedding.pieces import framed_lengths
 from stages.embedding.vectors import encode_rows
 from stages.ranking import bags, towers
 from stages.ranking.shards import Shards
-from stages.training.processes import Processes, weights_type
+from stages.training.precision import Numbers, weights_type
+from stages.training.processes import Processes
 from stages.training.progress import Progress
 
 SHARD = 8_192  # rows: what is encoded and kept at once
@@ -131,7 +132,7 @@ class Wanted:
         return int(self.lengths(rows).sum())
 
 
-def encode(model: Path | str, wanted: Wanted, precision: str, processes: Processes) -> Vectors:
+def encode(model: Path | str, wanted: Wanted, precision: Numbers, processes: Processes) -> Vectors:
     """The vectors of all texts by the encoder in a model folder.
 
     Args:
@@ -163,7 +164,7 @@ def kept_vectors(folder: Path, wanted: Wanted, processes: Processes, reader: Cal
     return Vectors([shards.load(number) for number in numbers], *shards.spent(), len(missing), SHARD)
 
 
-def vectors_folder(model: Path | str, wanted: Wanted, precision: str, maker: str) -> Path:
+def vectors_folder(model: Path | str, wanted: Wanted, precision: Numbers, maker: str) -> Path:
     """Where the vectors of these texts by this model are kept; made if absent.
 
     Args:
@@ -178,7 +179,7 @@ def vectors_folder(model: Path | str, wanted: Wanted, precision: str, maker: str
     return folder
 
 
-def kept_type(precision: str) -> np.dtype[Any]:
+def kept_type(precision: Numbers) -> np.dtype[Any]:
     """The numbers in which vectors are kept that were computed so."""
     return np.dtype(np.float16 if precision == "bf16" else np.float32)
 
@@ -190,7 +191,7 @@ def make_room(newest: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)  # a reader that has mapped it keeps its pages
 
 
-def for_inference(model: Path | str, precision: str, device: torch.device) -> TextEncoder:
+def for_inference(model: Path | str, precision: Numbers, device: torch.device) -> TextEncoder:
     """The encoder of a folder, its weights cast once."""
     encoder = load_encoder(model).to(device)
     encoder.transformer.to(weights_type(precision))

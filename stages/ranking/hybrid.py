@@ -20,6 +20,7 @@ from stages.embedding.pieces import chunks, single
 from stages.embedding.vectors import BUDGET
 from stages.ranking.encoding import SHARD, Vectors, Wanted, kept_type, kept_vectors, vectors_folder
 from stages.ranking.towers import Towers, load_for_inference
+from stages.training.precision import Numbers
 from stages.training.processes import Processes
 
 BLOCK, QUERIES = 1_024, 1_024  # passages and queries that are written out in full at once
@@ -75,7 +76,7 @@ class HybridVectors(Vectors):
         return out
 
 
-def encode_hybrid(model: Path, wanted: Wanted, precision: str, processes: Processes) -> HybridVectors:
+def encode_hybrid(model: Path, wanted: Wanted, precision: Numbers, processes: Processes) -> HybridVectors:
     """As `encoding.encode`, by a retriever whose folder has a bag."""
 
     def reader() -> "Passages":
@@ -93,7 +94,7 @@ class Passages:
 
     towers: Towers
     wanted: Wanted
-    precision: str
+    precision: Numbers
     vocabulary: Vocabulary
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
@@ -117,7 +118,7 @@ class Passages:
 class Questions:
     """Queries with their whole bags, encoded when they are needed: kept, they would outweigh the index."""
 
-    def __init__(self, model: Path, wanted: Wanted, precision: str, processes: Processes):
+    def __init__(self, model: Path, wanted: Wanted, precision: Numbers, processes: Processes):
         self.model, self.wanted = model, wanted
         self.precision, self.device = precision, processes.device
         self.tokens, self.seconds = 0, 0.0

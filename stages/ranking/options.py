@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from stages.training.loop import Plan
+from stages.training.precision import Numbers
 
 Encoder = Annotated[Path, typer.Argument(help="Model folder to start from.")]
 TokensFile = Annotated[Path, typer.Argument(help="Tokens table of the corpus.")]
@@ -27,7 +28,6 @@ Warmup = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the step
 WeightDecay = Annotated[float, typer.Option(min=0.0, help="AdamW's weight decay.")]
 Dropout = Annotated[float, typer.Option(min=0.0, max=0.9, help="Dropout probability.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-Precision = Annotated[Literal["bf16", "fp32"], typer.Option(help="Precision of matrix products.")]
 Checkpoint = Annotated[float, typer.Option(min=0.0, help="Seconds between resumable states.")]
 
 Answers = Annotated[Path | None, typer.Option(help="Answers table: a passage that holds an answer is no negative.")]
@@ -55,7 +55,7 @@ def plan(
     warmup: float,
     weight_decay: float,
     seed: int,
-    precision: str,
+    precision: Numbers,
     checkpoint: float,
     probe_every: int = 0,
 ) -> Plan:

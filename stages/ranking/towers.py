@@ -18,7 +18,7 @@ from stages.artifacts.names import BAG
 from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import Padded
 from stages.ranking.bags import Bag, has_bag, load_bag
-from stages.training.processes import weights_type
+from stages.training.precision import Numbers, weights_type
 
 QUERY = "query"
 Behind = Literal["none", "linear", "linear-norm"]
@@ -128,7 +128,7 @@ def stored_towers(folder: Path) -> Towers:
     return Towers(passage, query, load_bag(folder, passage) if has_bag(folder) else None)
 
 
-def load_for_inference(folder: Path, precision: str, device: torch.device) -> Towers:
+def load_for_inference(folder: Path, precision: Numbers, device: torch.device) -> Towers:
     """The one tower of a folder with a bag, its weights cast once."""
     encoder = load_encoder(folder)
     bag = load_bag(folder, encoder)

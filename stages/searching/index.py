@@ -24,6 +24,7 @@ from stages.ranking import lexical
 from stages.ranking.bags import has_bag
 from stages.ranking.encoding import Vectors, Wanted, encode
 from stages.searching.texts import COLUMNS, mapped, write_texts
+from stages.training.precision import Numbers
 from stages.training.processes import join
 from stages.training.progress import Progress
 
@@ -45,7 +46,7 @@ class Source:
     tokens: Path
     passages: Path
     longest: int
-    precision: str
+    precision: Numbers
 
     def fingerprint(self) -> str:
         """Changes when anything does that an index depends on."""

@@ -19,6 +19,7 @@ from stages.ranking import crossencoder, encoding
 from stages.ranking.lexical import Searcher
 from stages.ranking.towers import query_folder
 from stages.searching.index import LUCENE, Library
+from stages.training.precision import Numbers
 from stages.training.processes import join
 
 System = Literal["bm25", "retriever", "reranked"]
@@ -60,7 +61,7 @@ class Settings:
     longest: int
     longest_query: int
     longest_pair: int
-    precision: str
+    precision: Numbers
     candidates: int
     prior: float
     k1: float

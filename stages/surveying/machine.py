@@ -17,7 +17,7 @@ class Machine:
         memory: bytes that are free for programs, a container's limit included.
         disk: bytes free where the project lies.
         gpus: (name, bytes of memory) of every GPU that torch can use.
-        bf16: whether the CPU multiplies bfloat16 matrices in hardware.
+        bf16: whether the CPU is faster in bfloat16.
     """
 
     cores: int
@@ -54,9 +54,10 @@ def gpus() -> tuple[tuple[str, int], ...]:
 
 
 def bf16() -> bool:
-    """Whether the CPU has instructions for bfloat16 matrix products (AVX-512 BF16, AMX, or ARM's)."""
-    flags = _text(Path("/proc/cpuinfo")).split()
-    return bool({"avx512_bf16", "amx_bf16", "bf16", "avx_ne_convert"} & set(flags))
+    """Whether the CPU multiplies matrices faster in bfloat16."""
+    from stages.training.precision import cpu_gains
+
+    return cpu_gains()
 
 
 def size(count: float) -> str:

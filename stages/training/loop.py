@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from stages.training import checkpoint
 from stages.training.curves import Curves
 from stages.training.memory import give_back, keep
-from stages.training.processes import Processes, autocast
+from stages.training.precision import Numbers, autocast
+from stages.training.processes import Processes
 from stages.training.progress import Progress
 
 
@@ -66,7 +67,7 @@ class Plan:
     weight_decay: float = 0.01
     clip: float = 1.0
     seed: int = 0
-    precision: str = "bf16"
+    precision: Numbers = "fp32"
     log_every: int = 10
     probe_every: int = 0
     checkpoint: float = 60.0

@@ -64,13 +64,3 @@ def join() -> Processes:
         state = PartialState(cpu=not torch.cuda.is_available())
         return Processes(state.process_index, state.num_processes, state.device)
     return Processes(0, 1, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-
-
-def weights_type(precision: str) -> torch.dtype:
-    """What the weights of a model that is only read from are cast to, once: autocast would at every call."""
-    return torch.bfloat16 if precision == "bf16" else torch.float32
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """The context in which matrix products run in ``bf16``, or untouched in ``fp32``."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")

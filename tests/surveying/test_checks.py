@@ -68,7 +68,7 @@ def test_processor(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(cores=8, bf16=True, gpus=())
     assert checks.processor() == Check("CPU", "ok", "8 cores, bf16")
     fake(bf16=False)
-    assert checks.processor().found == "8 cores, no bf16"
+    assert checks.processor().found == "8 cores, no bf16 worth using"
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert checks.processor().cost == "6 cores idle: unset OMP_NUM_THREADS"
 
