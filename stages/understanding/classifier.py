@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.artifacts.checkpoints import TextEncoder, Vocabulary
+from stages.artifacts.lastlayer import read_first
 from stages.artifacts.ragged import Ragged
 from stages.embedding.pieces import Padded, chunks, single
 from stages.ranking.pieces import paired
@@ -97,6 +98,7 @@ class Classifier(nn.Module):
     def __init__(self, encoder: TextEncoder, classes: int, dropout: float, seed: int):
         super().__init__()
         self.encoder, self.classes = encoder, classes
+        read_first(encoder.transformer)
         width = int(encoder.config.hidden_size)
         torch.manual_seed(seed)
         self.pooler, self.head = nn.Linear(width, width), nn.Linear(width, max(classes, 1))

@@ -63,7 +63,7 @@ def test_one_query_is_a_row_of_the_run(world: World, found: Systems, runs: dict[
             assert by_id.get(passage_id, hits[-1].score) == pytest.approx(score, abs=5e-4)
         assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
         compared += len(scores) > 0
-    assert compared > 5
+    assert compared > 3
 
 
 def test_hits_carry_their_texts(world: World, found: Systems) -> None:
