@@ -1,6 +1,6 @@
 """Runs → run: of several systems one ranking, of passages a ranking of their documents."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +12,7 @@ import typer
 
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Run
+from stages.ranking.fusing import Worth, add_up, min_max, raw, reciprocal
 from stages.ranking.runs import Ranking, by_query, ordered
 from stages.training.progress import Progress
 
@@ -41,7 +42,7 @@ def fuse(
     shares = weights or [1.0] * len(runs)
     if len(runs) < 2 or len(shares) != len(runs):
         raise Refusal(f"fuse: {len(runs)} runs and {len(shares)} weights; two runs at least, and a weight for each")
-    worth = _reciprocal(constant) if by == "reciprocal" else (_min_max if scale == "min-max" else _raw)
+    worth = reciprocal(constant) if by == "reciprocal" else (min_max if scale == "min-max" else raw)
     with Progress("fuse", sum(Run.count(run) for run in runs), "rows") as bar:
         together = _joined([_counted(run, bar) for run in runs])
         _write(out, ((name, *_fused(parts, shares, worth)) for name, parts in together), depth)
@@ -95,34 +96,12 @@ def _joined(runs: Sequence[Iterator[Ranking]]) -> Iterator[tuple[str, list[Ranki
     yield from held.items()
 
 
-def _fused(
-    parts: Iterable[Ranking | None], weights: Sequence[float], worth: Callable[[np.ndarray], np.ndarray]
-) -> tuple[pa.Array, np.ndarray]:
+def _fused(parts: Iterable[Ranking | None], weights: Sequence[float], worth: Worth) -> tuple[pa.Array, np.ndarray]:
     """(passage_ids, scores float64) of one query."""
     have = [(ranking, weight) for ranking, weight in zip(parts, weights, strict=True) if ranking is not None]
     names = pc.unique(pa.concat_arrays([pa.array(ranking[1], pa.string()) for ranking, _ in have]))
-    total = np.zeros(len(names))
-    for (_, passages, scores), weight in have:
-        each = worth(scores.astype(np.float64))  # one more than there are passages: the last is for what is not ranked
-        places = pc.fill_null(pc.index_in(names, pa.array(passages, pa.string())), len(passages))
-        total += weight * each[places.to_numpy(zero_copy_only=False)]
-    return names, total
-
-
-def _reciprocal(constant: float) -> Callable[[np.ndarray], np.ndarray]:
-    def worth(scores: np.ndarray) -> np.ndarray:
-        return np.append(1 / (constant + np.arange(1, len(scores) + 1)), 0.0)
-
-    return worth
-
-
-def _min_max(scores: np.ndarray) -> np.ndarray:
-    span = scores[0] - scores[-1]
-    return np.append((scores - scores[-1]) / span if span else np.ones(len(scores)), 0.0)
-
-
-def _raw(scores: np.ndarray) -> np.ndarray:
-    return np.append(scores, scores[-1])
+    rankings = [(pc.index_in(pa.array(ids, pa.string()), names).to_numpy(), scores) for (_, ids, scores), _ in have]
+    return names, add_up(rankings, [weight for _, weight in have], worth)[1]
 
 
 def _distinct(run: Path) -> pa.Array:

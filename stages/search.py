@@ -4,7 +4,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from stages.artifacts.refusal import Refusal
 from stages.searching.index import Source, opened
 from stages.searching.known import Known
 from stages.searching.remembered import remembered
-from stages.searching.systems import Settings, Systems
+from stages.searching.systems import Settings, System, Systems
 from stages.training.precision import Precision, resolved
 
 MOST = 10  # passages re-ranked where nothing is said: a page that answers to typing has no time for hundreds
@@ -47,7 +47,7 @@ SHOWN = 400  # characters of a passage there
 
 def search(
     query: Annotated[str, typer.Argument(help="What is looked for.")],
-    system: Annotated[Literal["bm25", "retriever", "reranked"], typer.Option(help="Who ranks.")] = "retriever",
+    system: Annotated[System, typer.Option(help="Who ranks.")] = "retriever",
     top: Annotated[int, typer.Option(min=1, max=1000, help="Passages shown.")] = 10,
     model: ModelPath = MODEL,
     reranker: RerankerPath = RERANKER,

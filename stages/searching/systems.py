@@ -1,4 +1,4 @@
-"""Three ways to rank a corpus for one query: BM25, the retriever, and the retriever's best re-ranked."""
+"""Four ways to rank a corpus for one query: BM25, the retriever, both together, and the retriever's best re-ranked."""
 
 import os
 from collections.abc import Callable
@@ -16,15 +16,17 @@ from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import tokenised
 from stages.embedding.vectors import encode_rows
 from stages.ranking import crossencoder, encoding
+from stages.ranking.fusing import add_up, min_max
 from stages.ranking.lexical import Searcher
 from stages.ranking.towers import query_folder
 from stages.searching.index import LUCENE, Library
 from stages.training.precision import Numbers
 from stages.training.processes import join
 
-System = Literal["bm25", "retriever", "reranked"]
+System = Literal["bm25", "retriever", "fused", "reranked"]
 QUERY = 1_000  # characters of a query, at most
 CUT = 512  # pieces of a passage that a cross-encoder may be shown, as in the Tokens table
+FUSED = 100  # passages of either ranking that are added up, at least
 BUDGET = 4_096  # pieces in a micro-batch of pairs
 
 Found = tuple[np.ndarray, np.ndarray]  # rows of passages and their scores, best first
@@ -81,7 +83,8 @@ class Systems:
     @property
     def names(self) -> list[System]:
         """What can be asked."""
-        return ["bm25", "retriever", "reranked"] if self.settings.reranker else ["bm25", "retriever"]
+        always: list[System] = ["bm25", "retriever", "fused"]
+        return [*always, "reranked"] if self.settings.reranker else always
 
     def load(self, names: list[System]) -> None:
         """Load what some systems need, so that their first query is as fast as the next ones."""
@@ -97,7 +100,7 @@ class Systems:
         if len(query) > QUERY:
             raise Refusal(f"query: {len(query)} characters, at most {QUERY} are read")
         ways: dict[str, Callable[[str, int], Found]] = {"bm25": self.bm25, "retriever": self.dense}
-        ways |= {"reranked": self.reranked}
+        ways |= {"fused": self.fused, "reranked": self.reranked}
         if name not in self.names:
             raise Refusal(f"system {name!r}: expected one of {', '.join(self.names)}")
         if not query.strip():
@@ -122,6 +125,13 @@ class Systems:
             scores, rows = self.library.vectors.search(vector.astype(kept).astype(np.float32), depth)
         order = np.lexsort((rows[0], -scores[0]))
         return rows[0][order], scores[0][order]
+
+    def fused(self, query: str, depth: int) -> Found:
+        """BM25 and the retriever added up, each from 0 to 1 within the query, as ``fuse`` does by interpolation."""
+        wanted = min(max(depth, FUSED), len(self.library))
+        rows, scores = add_up([self.bm25(query, wanted), self.dense(query, wanted)], (1.0, 1.0), min_max)
+        order = np.lexsort((rows, -scores))[:depth]
+        return rows[order], scores[order]
 
     def reranked(self, query: str, depth: int) -> Found:
         """The retriever's best in the cross-encoder's order; what it does not read follows, one below the other."""

@@ -59,7 +59,7 @@ def asked(server: str, **params: str) -> tuple[int, Any]:
     return status, json.loads(body)
 
 
-@pytest.mark.parametrize("system", ["bm25", "retriever", "reranked"])
+@pytest.mark.parametrize("system", ["bm25", "retriever", "fused", "reranked"])
 def test_a_known_query_has_its_answers_marked(server: str, data: Path, system: str) -> None:
     row = Queries.read(data / "queries.parquet").to_pylist()[3]
     status, found = asked(server, q=row["text"], system=system, k="100")
@@ -70,7 +70,7 @@ def test_a_known_query_has_its_answers_marked(server: str, data: Path, system: s
 
 def test_about_tells_what_there_is(server: str) -> None:
     told = json.loads(get(f"{server}/about")[2])
-    assert told["systems"] == ["bm25", "retriever", "reranked"]
+    assert told["systems"] == ["bm25", "retriever", "fused", "reranked"]
     assert told["passages"] == 60
     assert told["examples"]
 
@@ -82,7 +82,7 @@ def test_about_tells_what_there_is(server: str) -> None:
         ({"q": "x", "k": "0"}, "k: '0' is not a number from 1 to 100"),
         ({"q": "x", "k": "101"}, "k: '101' is not a number from 1 to 100"),
         ({"q": "x", "k": "ten"}, "k: 'ten' is not a number from 1 to 100"),
-        ({"q": "x", "system": "<b>"}, "system '<b>': expected one of bm25, retriever, reranked"),
+        ({"q": "x", "system": "<b>"}, "system '<b>': expected one of bm25, retriever, fused, reranked"),
     ],
 )
 def test_bad_requests_are_refused_in_one_line(server: str, params: dict[str, str], complaint: str) -> None:

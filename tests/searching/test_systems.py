@@ -66,6 +66,24 @@ def test_one_query_is_a_row_of_the_run(world: World, found: Systems, runs: dict[
     assert compared > 3
 
 
+def test_fused_adds_up_what_both_find(world: World, found: Systems) -> None:
+    for query in [row["text"] for row in Queries.read(world.queries).to_pylist()][:10]:
+        total: dict[str, float] = {}
+        for name in ("bm25", "retriever"):
+            hits = found.search(name, query, 100)
+            best, last = hits[0].score, hits[-1].score
+            for hit in hits:
+                worth = (hit.score - last) / (best - last) if best > last else 1.0
+                total[hit.passage_id] = total.get(hit.passage_id, 0) + worth
+        hits = found.search("fused", query, 7)
+        assert len(hits) == 7
+        assert [hit.score for hit in hits] == pytest.approx(sorted(total.values(), reverse=True)[:7], abs=1e-3)
+        for hit in hits:
+            assert hit.score == pytest.approx(total[hit.passage_id], abs=1e-3)
+    unknown = found.search("fused", "zzzz", 5)  # no word that BM25 knows
+    assert [hit.passage_id for hit in unknown] == [hit.passage_id for hit in found.search("retriever", "zzzz", 5)]
+
+
 def test_hits_carry_their_texts(world: World, found: Systems) -> None:
     texts = {row["passage_id"]: row["text"] for row in Passages.read(world.passages).to_pylist()}
     for name in found.names:
@@ -84,7 +102,7 @@ def test_nothing_is_found_for_nothing_and_the_corpus_is_the_limit(found: Systems
 def test_queries_are_bounded_and_systems_known(found: Systems) -> None:
     with pytest.raises(Refusal, match=r"^query: 1001 characters, at most 1000 are read$"):
         found.search("bm25", "x" * (QUERY + 1), 3)
-    with pytest.raises(Refusal, match="system 'google': expected one of bm25, retriever, reranked"):
+    with pytest.raises(Refusal, match="system 'google': expected one of bm25, retriever, fused, reranked"):
         found.search("google", "x", 3)
 
 
