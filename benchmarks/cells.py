@@ -18,7 +18,7 @@ DIGITS = 4  # of one query's value, in the file
 Budget = Literal["tokens", "time"]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Cell:
     """One number of the table: a recipe from a start under a budget with a seed, on a corpus."""
 

@@ -35,7 +35,7 @@ from stages.artifacts.documents import read_json, write_json
 from stages.bottleneck.autoencoder import Autoencoder
 from stages.bottleneck.batches import Batches
 from stages.bottleneck.recipe import Recipe, load_recipe
-from stages.bottleneck.tables import WEIGHTS, needed
+from stages.bottleneck.tables import WORTH, needed
 from stages.bottleneck.texts import read_corpus
 from stages.pretraining import Start, assembled, begin
 from stages.training.loop import Plan, train
@@ -137,7 +137,7 @@ def started(settings: Settings, recipe: Recipe) -> Start:
 def batches_of(settings: Settings, recipe: Recipe, begun: Start) -> Batches:
     """What a run of `pretrain` on that data folder would be given."""
     data = Path(settings.data)
-    files = {name: data / f"{name}.parquet" for name in WEIGHTS}
+    files = {name: data / f"{name}.parquet" for name in WORTH}
     files |= {"queries": data / "doc2query.tokens.parquet", "continuations": data / "continuations.tokens.parquet"}
     corpus = read_corpus(data / "passages.parquet", data / "tokens.parquet", needed(recipe, files, data))
     pieces = max(8192, settings.batch * settings.longest)

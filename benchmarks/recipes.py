@@ -26,8 +26,6 @@ from benchmarks.cells import MEASURES, REFERENCE, Cell, Cells, Worth
 
 ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "stages" / "recipes"
-
-
 NUMBERS = {"precision": "fp32"}  # alike on every machine that adds cells
 
 

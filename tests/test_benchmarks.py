@@ -1,7 +1,8 @@
-"""benchmarks/retriever.py: both sides do the same work, and what was measured stays."""
+"""The benchmarks: all import; of benchmarks/retriever.py both sides do the same work, and what was measured stays."""
 
 import shutil
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ from stages.artifacts.tables import Queries, Run, Tokens
 from stages.ranking.runs import ordered
 
 SIZES = {"texts": 20, "longest": 32, "batch": 4, "steps": 2, "pairs": 30, "queries": 9, "depth": 5}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in Path(benchmark.__file__).parent.glob("*.py")))
+def test_every_benchmark_still_fits_the_rooms_that_it_imports(name: str) -> None:
+    import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture
