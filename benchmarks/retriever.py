@@ -416,7 +416,7 @@ def vectors_of(settings: Settings, count: int, folder: Path) -> tuple[np.ndarray
     for start in range(0, count, SHARD):
         shard = normalised(rng.standard_normal((min(SHARD, count - start), width), dtype=np.float32))
         files.append(folder / f"{start:08d}.npy")
-        np.save(files[-1], shard.astype(np.float16))
+        np.save(files[-1], shard)
     return normalised(rng.standard_normal((settings.queries, width), dtype=np.float32)), files
 
 

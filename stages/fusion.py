@@ -99,9 +99,10 @@ def _joined(runs: Sequence[Iterator[Ranking]]) -> Iterator[tuple[str, list[Ranki
 def _fused(parts: Iterable[Ranking | None], weights: Sequence[float], worth: Worth) -> tuple[pa.Array, np.ndarray]:
     """(passage_ids, scores float64) of one query."""
     have = [(ranking, weight) for ranking, weight in zip(parts, weights, strict=True) if ranking is not None]
-    names = pc.unique(pa.concat_arrays([pa.array(ranking[1], pa.string()) for ranking, _ in have]))
-    rankings = [(pc.index_in(pa.array(ids, pa.string()), names).to_numpy(), scores) for (_, ids, scores), _ in have]
-    return names, add_up(rankings, [weight for _, weight in have], worth)[1]
+    coded = pa.concat_arrays([pa.array(ids, pa.string()) for (_, ids, _), _ in have]).dictionary_encode()
+    edges = np.cumsum([len(ids) for (_, ids, _), _ in have])[:-1]
+    scored = zip(np.split(coded.indices.to_numpy(), edges), (scores for (_, _, scores), _ in have), strict=True)
+    return coded.dictionary, add_up(list(scored), [weight for _, weight in have], worth)[1]
 
 
 def _distinct(run: Path) -> pa.Array:

@@ -16,7 +16,7 @@ from stages.artifacts.refusal import Refusal
 from stages.generating.generators import Causal, EncoderDecoder, Generator
 from stages.generating.pieces import Pieces
 from stages.generating.sampling import Sampling
-from stages.training.precision import Numbers, weights_type
+from stages.training.precision import Numbers
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 Family = Literal["encoder-decoder", "causal"]
@@ -48,7 +48,7 @@ def load(checkpoint: str, family: Family, precision: Numbers, device: torch.devi
         Refusal: weights or tokenizer are missing or damaged.
     """
     auto = "AutoModelForSeq2SeqLM" if family == "encoder-decoder" else "AutoModelForCausalLM"
-    model = _from(auto, checkpoint, dtype=weights_type(precision))
+    model = _from(auto, checkpoint, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
     generator = EncoderDecoder if family == "encoder-decoder" else Causal
     return generator(model, _pieces(checkpoint), device)
 

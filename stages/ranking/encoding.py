@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +22,8 @@ from stages.embedding.pieces import framed_lengths
 from stages.embedding.vectors import encode_rows
 from stages.ranking import bags, towers
 from stages.ranking.shards import Shards
-from stages.training.precision import Numbers, weights_type
+from stages.training import precision as numbers
+from stages.training.precision import Numbers, for_reading
 from stages.training.processes import Processes
 from stages.training.progress import Progress
 
@@ -72,7 +72,7 @@ class Vectors:
         """Yield (first row, [≤ rows, d] float32) over all rows."""
         per_block, start = max(1, rows // self.size), 0
         for first in range(0, len(self.shards), per_block):
-            block = np.concatenate(self.shards[first : first + per_block]).astype(np.float32, copy=False)
+            block = np.concatenate(self.shards[first : first + per_block])
             yield start, block
             start += len(block)
 
@@ -136,7 +136,7 @@ def encode(model: Path | str, wanted: Wanted, precision: Numbers, processes: Pro
     """The vectors of all texts by the encoder in a model folder.
 
     Args:
-        precision: ``bf16`` computes in bfloat16 and keeps float16, ``fp32`` float32 in both.
+        precision: of the products; kept is float32 in any case.
 
     Returns:
         The vectors in the order of the rows, on every process.
@@ -145,8 +145,7 @@ def encode(model: Path | str, wanted: Wanted, precision: Numbers, processes: Pro
     def reader() -> Reader:
         encoder = for_inference(model, precision, processes.device).vectors_only()
         vocabulary = load_vocabulary(model)
-        kind = kept_type(precision)
-        return lambda rows: encode_rows(encoder, wanted.pieces, rows, vocabulary, wanted.longest).astype(kind)
+        return lambda rows: encode_rows(encoder, wanted.pieces, rows, vocabulary, wanted.longest)
 
     return kept_vectors(vectors_folder(model, wanted, precision, __file__), wanted, processes, reader)
 
@@ -170,18 +169,13 @@ def vectors_folder(model: Path | str, wanted: Wanted, precision: Numbers, maker:
     Args:
         maker: the file whose code makes them: another's vectors, or those of its older self, are others.
     """
-    modules = attention, bags, checkpoints, heads, framing, lastlayer, towers, vectors
+    modules = attention, bags, checkpoints, heads, framing, lastlayer, numbers, towers, vectors
     files = (maker, __file__, *(str(module.__file__) for module in modules))
     program = "".join(scratch.content_hash(Path(file)) for file in files)
     settings = {"texts": wanted.content, "longest": wanted.longest, "precision": precision, "shard": SHARD}
     folder = scratch.home() / f"vectors-{scratch.fingerprint(settings, [model], program)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def kept_type(precision: Numbers) -> np.dtype[Any]:
-    """The numbers in which vectors are kept that were computed so."""
-    return np.dtype(np.float16 if precision == "bf16" else np.float32)
 
 
 def make_room(newest: Path) -> None:
@@ -192,10 +186,10 @@ def make_room(newest: Path) -> None:
 
 
 def for_inference(model: Path | str, precision: Numbers, device: torch.device) -> TextEncoder:
-    """The encoder of a folder, its weights cast once."""
-    encoder = load_encoder(model).to(device)
-    encoder.transformer.to(weights_type(precision))
-    return encoder.eval()
+    """The encoder of a folder, which reads in a precision."""
+    encoder = load_encoder(model)
+    for_reading(encoder.transformer, precision, device)
+    return encoder.to(device).eval()
 
 
 def _encode_shards(wanted: Wanted, shards: Shards, numbers: list[int], read: Reader) -> None:

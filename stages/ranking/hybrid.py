@@ -18,7 +18,7 @@ from stages.artifacts.documents import read_json
 from stages.artifacts.names import CONFIG
 from stages.embedding.pieces import chunks, single
 from stages.embedding.vectors import BUDGET
-from stages.ranking.encoding import SHARD, Vectors, Wanted, kept_type, kept_vectors, vectors_folder
+from stages.ranking.encoding import SHARD, Vectors, Wanted, kept_vectors, vectors_folder
 from stages.ranking.towers import Towers, load_for_inference
 from stages.training.precision import Numbers
 from stages.training.processes import Processes
@@ -72,7 +72,7 @@ class HybridVectors(Vectors):
     def _full(self, some: np.ndarray) -> np.ndarray:
         out = np.zeros((len(some), self.dense + self.vocabulary), dtype=np.float32)
         out[:, : self.dense] = some["dense"]
-        np.put_along_axis(out, self.dense + some["piece"].astype(np.int64), some["value"].astype(np.float32), axis=1)
+        np.put_along_axis(out, self.dense + some["piece"].astype(np.int64), some["value"], axis=1)
         return out
 
 
@@ -81,7 +81,7 @@ def encode_hybrid(model: Path, wanted: Wanted, precision: Numbers, processes: Pr
 
     def reader() -> "Passages":
         towers = load_for_inference(model, precision, processes.device)
-        return Passages(towers, wanted, precision, load_vocabulary(model))
+        return Passages(towers, wanted, load_vocabulary(model))
 
     vectors = kept_vectors(vectors_folder(model, wanted, precision, __file__), wanted, processes, reader)
     size = read_json(model / CONFIG)["vocab_size"]
@@ -94,17 +94,15 @@ class Passages:
 
     towers: Towers
     wanted: Wanted
-    precision: Numbers
     vocabulary: Vocabulary
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """[n] records: ``dense`` [d′], ``piece`` [k] ascending, ``value`` [k]."""
         bag = self.towers.bag
         assert bag is not None
-        kind = kept_type(self.precision)
         piece = np.dtype(np.uint16 if len(bag.weight) <= 2**16 else np.int32)
         dense = self.towers.dense_width
-        fields = [("dense", kind, (dense,)), ("piece", piece, (bag.kept,)), ("value", kind, (bag.kept,))]
+        fields = [("dense", "f4", (dense,)), ("piece", piece, (bag.kept,)), ("value", "f4", (bag.kept,))]
         out = np.empty(len(rows), fields)
         for chunk, vectors in encoded(self.towers, self.wanted, rows, self.vocabulary, asks=False):
             whole = vectors[:, dense:]

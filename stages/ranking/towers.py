@@ -18,7 +18,7 @@ from stages.artifacts.names import BAG
 from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import Padded
 from stages.ranking.bags import Bag, has_bag, load_bag
-from stages.training.precision import Numbers, weights_type
+from stages.training.precision import Numbers, for_reading
 
 QUERY = "query"
 Behind = Literal["none", "linear", "linear-norm"]
@@ -129,13 +129,11 @@ def stored_towers(folder: Path) -> Towers:
 
 
 def load_for_inference(folder: Path, precision: Numbers, device: torch.device) -> Towers:
-    """The one tower of a folder with a bag, its weights cast once."""
+    """The one tower of a folder with a bag, which reads in a precision."""
     encoder = load_encoder(folder)
-    bag = load_bag(folder, encoder)
-    towers = Towers(encoder, None, bag).to(device)
-    encoder.transformer.to(weights_type(precision))
-    bag.to(weights_type(precision))
-    return towers.eval()
+    bag = for_reading(load_bag(folder, encoder), precision, device)
+    for_reading(encoder.transformer, precision, device)
+    return Towers(encoder, None, bag).to(device).eval()
 
 
 def save_towers(towers: Towers, tokenizer_from: Path, folder: Path) -> None:

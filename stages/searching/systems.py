@@ -121,8 +121,7 @@ class Systems:
             pieces = tokenised([query], tokenizer)
             longest = self.settings.longest_query
             vector = encode_rows(encoder, pieces, np.zeros(1, dtype=np.int64), vocabulary, longest)
-            kept = encoding.kept_type(self.settings.precision)  # as a run's queries are kept
-            scores, rows = self.library.vectors.search(vector.astype(kept).astype(np.float32), depth)
+            scores, rows = self.library.vectors.search(vector, depth)
         order = np.lexsort((rows[0], -scores[0]))
         return rows[0][order], scores[0][order]
 

@@ -174,8 +174,8 @@ def test_vectors_are_kept_and_queries_come_in_any_blocks(world: Any, tmp_path: P
     options = (tmp_path / "model", Wanted(pieces, "texts", 40), "bf16", ALONE)
     first, again = encode_hybrid(*options), encode_hybrid(*options)
     assert (first.fresh, again.fresh) == (1, 0)
-    assert encode(*options).shards[0].dtype == np.float16  # the dense part alone is another set
-    assert first.shards[0].dtype["value"].base == np.float16
+    assert encode(*options).shards[0].dtype == np.float32  # the dense part alone is another set
+    assert first.shards[0].dtype["value"].base == np.float32
     questions = Questions(tmp_path / "model", Wanted(pieces, "texts", 40), "fp32", ALONE)
     [(_, whole)] = questions.blocks(1_000)
     parts = list(questions.blocks(17))

@@ -62,13 +62,3 @@ def test_backends_agree_to_the_last_bit_on_a_real_size() -> None:
     other = found(queries, corpus, order, 200, torch_top, 1_000, 3_000)
     np.testing.assert_array_equal(one[0], other[0])
     np.testing.assert_array_equal(one[1], other[1])
-
-
-def test_float16_vectors_are_searched_as_what_they_are() -> None:
-    rng = np.random.default_rng(4)
-    corpus = rng.normal(size=(90, 16)).astype(np.float16)
-    queries, order = rng.normal(size=(5, 16)).astype(np.float16), np.arange(90)
-    rows, scores = found(queries, corpus, order, 10, torch_top, 16, 32)
-    expected = brute(queries, corpus, order, 10)
-    np.testing.assert_array_equal(rows, expected[0])
-    np.testing.assert_array_equal(scores, expected[1])
