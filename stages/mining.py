@@ -12,6 +12,7 @@ from stages.artifacts.scratch import content_hash
 from stages.artifacts.tables import SPLITS
 from stages.ranking import options
 from stages.ranking.corpus import Corpus, Reading, vectorised
+from stages.ranking.feedback import Feedback
 from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 
@@ -27,6 +28,8 @@ def mine(
     longest_query: options.LongestQuery = 32,
     precision: Precision = "auto",
     metrics: options.MetricsIfAny = None,
+    feedback: Annotated[int, typer.Option(min=0, help="Passages found first that a query is moved towards.")] = 0,
+    feedback_weight: Annotated[float, typer.Option(min=0.0, help="Of their mean beside the query.")] = 0.2,
 ) -> None:
     """Rank the corpus for every query of some splits, exactly, with memory that does not grow with the corpus."""
     precision = resolved(precision)
@@ -36,7 +39,7 @@ def mine(
     reading = Reading(longest, longest_query, precision)
     found = vectorised(model, corpus, asking, f"{content_hash(queries)} {splits}", reading, processes)
     if processes.first:
-        found.search(corpus.ids, out, asking, depth)
+        found.search(corpus.ids, out, asking, depth, Feedback(feedback, feedback_weight))
         if metrics:
             told = found.told()
             told["speed"]["seconds"] = time.monotonic() - began

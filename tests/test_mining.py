@@ -44,6 +44,34 @@ def test_ranks_every_query_of_the_splits_as_brute_force_does(world: Any, tmp_pat
     assert told["speed"]["passage_tokens_per_second"] > 0
 
 
+def test_feedback_moves_queries_towards_what_they_find_first(world: Any, tmp_path: Path) -> None:
+    mine(
+        world.backbone, world.tokens, world.queries, tmp_path / "run",
+        splits=["dev"], depth=9, longest=40, feedback=3, feedback_weight=0.6, precision="fp32",
+    )  # fmt: skip
+    encoder = for_inference(world.backbone, "fp32", join().device).vectors_only()
+    vocabulary = load_vocabulary(world.backbone)
+    pieces = read_ragged(Tokens, world.tokens, "pieces")
+    texts = [row["text"] for row in Queries.read(world.queries).to_pylist() if row["split"] == "dev"]
+    asked = tokenised(texts, load_tokenizer(world.backbone))
+    queries = encode_rows(encoder, asked, np.arange(len(texts)), vocabulary, 32).astype(np.float64)
+    passages = encode_rows(encoder, pieces, np.arange(len(pieces)), vocabulary, 40).astype(np.float64)
+    for (_, _, scores), query in zip(by_query(tmp_path / "run"), queries, strict=True):
+        first = sorted(passages, key=lambda passage: -(passage @ query))[:3]
+        towards = query + 0.6 * sum(first) / 3
+        towards *= np.linalg.norm(query) / np.linalg.norm(towards)
+        np.testing.assert_allclose(scores, sorted(passages @ towards)[::-1][:9], rtol=1e-5)
+
+
+def test_feedback_of_no_weight_is_none(world: Any, tmp_path: Path) -> None:
+    for name, passages in (("plain", 0), ("still", 4)):
+        options = {"depth": 5, "feedback": passages, "feedback_weight": 0.0}
+        mine(world.backbone, world.tokens, world.queries, tmp_path / name, splits=["test"], **options)  # type: ignore[arg-type]
+    plain, still = (Run.read(tmp_path / name) for name in ("plain", "still"))
+    assert plain["query_id"].equals(still["query_id"])
+    np.testing.assert_allclose(plain["score"].to_numpy(), still["score"].to_numpy(), rtol=1e-6)
+
+
 def test_another_split_of_the_same_model_encodes_no_passage_again(
     world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,12 +15,15 @@ from stages.embedding.pieces import tokenised
 from stages.ranking import hybrid, search
 from stages.ranking.bags import has_bag
 from stages.ranking.encoding import Vectors, Wanted, encode
+from stages.ranking.feedback import Feedback, Moved
 from stages.ranking.hybrid import Questions, encode_hybrid
 from stages.ranking.search import Found, Index, Queried, best_backend
 from stages.ranking.towers import query_folder
 from stages.training.precision import Numbers
 from stages.training.processes import Processes
 from stages.training.progress import Progress
+
+ASKED = Feedback()  # queries as they were asked
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,13 @@ class Vectorised:
     questions: Queried
     hybrid: bool
 
-    def search(self, ids: pa.Array, out: Path, asking: Asked, depth: int) -> None:
+    def search(self, ids: pa.Array, out: Path, asking: Asked, depth: int, feedback: Feedback = ASKED) -> None:
         """Write the ``depth`` best passages of every query."""
         block, queries = (hybrid.BLOCK, hybrid.QUERIES) if self.hybrid else (search.PASSAGES, search.QUERIES)
         index = Index(self.passages, sorted_places(ids), best_backend(), block)
+        questions = Moved(self.questions, index, feedback) if feedback.passages else self.questions
         with Run.writer(out) as writer, Progress("search", len(asking), "queries") as bar:
-            for start, rows, scores in index.search(self.questions, depth, queries):
+            for start, rows, scores in index.search(questions, depth, queries):
                 writer.write(_columns(asking.ids.slice(start, len(rows)), ids, (scores, rows)))
                 bar.advance(len(rows))
 

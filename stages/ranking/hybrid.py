@@ -61,6 +61,10 @@ class HybridVectors(Vectors):
             out[i] += (some["value"].astype(np.float64) * query[self.dense + some["piece"].astype(np.int64)]).sum(1)
         return out
 
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """[n, d′ + V] float32 of the rows asked for, in that order."""
+        return self._full(self.records(rows))
+
     def records(self, rows: np.ndarray) -> np.ndarray:
         """[n] records of the rows asked for, in that order."""
         out = np.empty(len(rows), dtype=self.shards[0].dtype)

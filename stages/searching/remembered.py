@@ -27,6 +27,8 @@ class Said:
 SETTINGS = {
     "longest": Said("rank@retriever", "--longest", 128),
     "longest_query": Said("rank@retriever", "--longest-query", 32),
+    "feedback": Said("rank@retriever", "--feedback", 0),
+    "feedback_weight": Said("rank@retriever", "--feedback-weight", 0.2),
     "longest_pair": Said("rerank", "--longest", 160),
     "candidates": Said("rerank", "--depth", 200),
     "prior": Said("rerank", "--prior", 0.0),

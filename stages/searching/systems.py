@@ -16,6 +16,7 @@ from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import tokenised
 from stages.embedding.vectors import encode_rows
 from stages.ranking import crossencoder, encoding
+from stages.ranking.feedback import moved
 from stages.ranking.fusing import add_up, min_max
 from stages.ranking.lexical import Searcher
 from stages.ranking.towers import query_folder
@@ -52,6 +53,7 @@ class Settings:
         reranker: the cross-encoder's folder, or None.
         longest, longest_query, longest_pair: pieces of a passage, of a query and of both in one text, special ones
             included.
+        feedback, feedback_weight: passages that the retriever's query is moved towards, and how far.
         precision: of both models.
         candidates: passages that are re-ranked.
         prior: weight of the retriever's score beside the cross-encoder's logit.
@@ -63,6 +65,8 @@ class Settings:
     longest: int
     longest_query: int
     longest_pair: int
+    feedback: int
+    feedback_weight: float
     precision: Numbers
     candidates: int
     prior: float
@@ -121,9 +125,18 @@ class Systems:
             pieces = tokenised([query], tokenizer)
             longest = self.settings.longest_query
             vector = encode_rows(encoder, pieces, np.zeros(1, dtype=np.int64), vocabulary, longest)
+            if self.settings.feedback:
+                vector = moved(vector, self._mean(vector), self.settings.feedback_weight)
             scores, rows = self.library.vectors.search(vector, depth)
         order = np.lexsort((rows[0], -scores[0]))
         return rows[0][order], scores[0][order]
+
+    def _mean(self, vector: np.ndarray) -> np.ndarray:
+        """[1, d] of the passages that are taken for relevant."""
+        vectors = self.library.vectors
+        _, first = vectors.search(vector, min(self.settings.feedback, len(self.library)))
+        mean: np.ndarray = vectors.reconstruct_batch(first[0]).mean(0, keepdims=True)
+        return mean
 
     def fused(self, query: str, depth: int) -> Found:
         """BM25 and the retriever added up, each from 0 to 1 within the query, as ``fuse`` does by interpolation."""

@@ -131,6 +131,8 @@ def test_search_is_the_full_dense_product(seed: int, count: int, dense: int, kep
     whole[:, :dense] = records["dense"]
     for row, record in zip(whole, records, strict=True):
         row[dense + record["piece"].astype(int)] = record["value"]
+    some = rng.integers(0, count, 9)
+    np.testing.assert_array_equal(vectors.take(some), whole[some])
     queries = rng.integers(-2, 3, (5, dense + vocabulary)).astype(np.float32)
     order = rng.permutation(count)
     index = Index(vectors, order, torch_top, block=7)

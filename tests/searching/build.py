@@ -36,7 +36,8 @@ def systems(world: World, data: Path, folder: Path, reranker: bool = True) -> Sy
     if reranker:
         save_crossencoder(load_crossencoder(world.backbone, seed=3), world.backbone, folder / "reranker")
     lengths = {"longest": LONGEST, "longest_query": QUERY, "longest_pair": PAIR}
-    rest: dict[str, Any] = lengths | {"precision": "fp32", "candidates": 5, "prior": 50.0, "k1": 0.9, "b": 0.4}
+    numbers = {"candidates": 5, "prior": 50.0, "k1": 0.9, "b": 0.4, "feedback": 0, "feedback_weight": 0.2}
+    rest: dict[str, Any] = lengths | numbers | {"precision": "fp32"}
     settings = Settings(world.backbone, folder / "reranker" if reranker else None, **rest)
     return Systems(opened(folder / "index", source(world, data)), settings)
 

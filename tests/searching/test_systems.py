@@ -1,6 +1,7 @@
 """Searching one query gives what the stages' runs say; the index is made once, mapped, and as Pyserini reads it."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import faiss
@@ -62,6 +63,17 @@ def test_one_query_is_a_row_of_the_run(world: World, found: Systems, runs: dict[
         assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
         compared += len(scores) > 0
     assert compared > (3 if name == "reranked" else 5)
+
+
+def test_one_query_is_moved_as_in_the_run(world: World, found: Systems, tmp_path: Path) -> None:
+    feedback = {"feedback": 2, "feedback_weight": 0.7}
+    options = {"longest": build.LONGEST, "longest_query": build.QUERY, "precision": "fp32", "splits": ["test"]}
+    mine(world.backbone, world.tokens, world.queries, tmp_path / "run", depth=8, **options, **feedback)  # type: ignore[arg-type]
+    texts = {row["query_id"]: row["text"] for row in Queries.read(world.queries).to_pylist()}
+    moved = Systems(found.library, replace(found.settings, **feedback))  # type: ignore[arg-type]
+    for query_id, _, scores in by_query(tmp_path / "run"):
+        hits = moved.search("retriever", texts[query_id], 8)
+        np.testing.assert_allclose([hit.score for hit in hits], scores, atol=1e-5)
 
 
 def test_fused_adds_up_what_both_find(world: World, found: Systems) -> None:
