@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,6 +41,6 @@ def mine(
     if processes.first:
         found.search(corpus.ids, out, asking, depth, Feedback(feedback, feedback_weight))
         if metrics:
-            told = found.told()
+            told: dict[str, Any] = found.told() | {"precision": precision}
             told["speed"]["seconds"] = time.monotonic() - began
             write_json(metrics, told)

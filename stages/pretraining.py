@@ -162,6 +162,7 @@ def told(report: Report, batches: Batches, plan: Plan) -> dict[str, Any]:
     return {
         "steps": plan.steps,
         "passages": plan.steps * batches.buckets.batch,
+        "precision": plan.precision,
         "last": nested(last),
         "speed": {
             "tokens_per_second": report.tokens_per_second,

@@ -68,7 +68,7 @@ def rescore(
         if metrics:
             count, seconds = shards.spent()
             speed = {"pairs_per_second": count / seconds, "seconds": seconds}
-            write_json(metrics, {"pairs": count, "dev": gate.told(), "speed": speed})
+            write_json(metrics, {"pairs": count, "precision": precision, "dev": gate.told(), "speed": speed})
         remove(shards.folder)
 
 

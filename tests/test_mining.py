@@ -40,6 +40,7 @@ def test_ranks_every_query_of_the_splits_as_brute_force_does(world: Any, tmp_pat
         assert ranking == [name for _, name in expected]
         np.testing.assert_allclose(scores, [-score for score, _ in expected], rtol=1e-5)
     told = read_json(tmp_path / "metrics.json")
+    assert told["precision"] == "fp32"
     assert told["counts"] == {"queries": len(asked), "passages": len(pieces)}
     assert told["speed"]["passage_tokens_per_second"] > 0
 

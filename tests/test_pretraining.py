@@ -53,6 +53,7 @@ def test_the_probe_and_the_metrics(world: World, tmp_path: Path) -> None:
     assert -1 <= told["last"]["probe"]["cosine"] <= 1
     assert told["last"]["keywords"]["loss"] > 0
     assert told["speed"]["tokens_per_second"] > 0
+    assert told["precision"] == "fp32"
     assert read_json(tmp_path / "encoder" / "1_Pooling" / "config.json")["pooling_mode_mean_tokens"]
 
 

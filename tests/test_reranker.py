@@ -22,6 +22,7 @@ from stages.ranking import rescoring
 from stages.ranking.runs import by_query, ordered
 from stages.reranker import reranker
 from stages.rescoring import rescore
+from stages.training.precision import resolved
 
 LENGTHS = {"longest": 100, "longest_query": 16}
 
@@ -78,6 +79,7 @@ def test_learns_and_tells_and_is_the_same_again(world: Any, model: Path, run: Pa
     told = read_json(model.with_suffix(".json"))
     assert told["queries"]["queries"] == 36
     assert told["groups"]["passages"] == 4
+    assert told["precision"] == resolved("auto")
     assert told["last"]["step"] == 12
     train(world, tmp_path / "again", run)
     assert content_hash(tmp_path / "again") == content_hash(model)

@@ -23,6 +23,7 @@ from stages.ranking.refresh import Refresher
 from stages.ranking.runs import ordered
 from stages.retriever import retriever
 from stages.training import checkpoint
+from stages.training.precision import resolved
 
 SMALL = {"batch": 8, "group": 3, "learning_rate": 1e-3, "longest": 40}
 
@@ -59,6 +60,7 @@ def test_learns_its_training_pairs_and_tells_what_it_saw(world: Any, tmp_path: P
     assert 0 <= told["last"]["dev RR@10"] <= 1
     assert told["last"]["first in its group"] > 0.8
     assert told["speed"]["tokens_per_second"] > 0
+    assert told["precision"] == resolved("auto")
     assert (tmp_path / "curves").is_dir()
     for name, splits in (("before", world.backbone), ("after", tmp_path / "model")):
         mine(splits, world.tokens, world.queries, tmp_path / name, splits=["train"], depth=1, longest=40)
