@@ -21,7 +21,7 @@ from stages.ranking.corpus import Corpus
 from stages.ranking.encoding import Wanted, encode
 from stages.ranking.rankings import Rankings, read_rankings
 from stages.ranking.spelling import refuse_other_pieces
-from stages.ranking.towers import Towers, query_folder, save_towers
+from stages.ranking.towers import query_folder, save_query
 from stages.training.curves import Curves
 from stages.training.loop import train
 from stages.training.precision import Precision, resolved
@@ -82,7 +82,7 @@ def adapt(
     shown = Curves(curves if processes.first else None)
     report = train(Asker(encoder, 1 / temperature, sharpness), batches, plan, processes, state, shown, what="adapt")
     if processes.first:
-        save_towers(Towers(load_encoder(model), encoder), model, out)
+        save_query(encoder, model, out)
         speed = {"tokens_per_second": report.tokens_per_second, "seconds": report.seconds}
         told = {"queries": len(lessons.queries), "precision": precision, "speed": speed}
         write_json(metrics, told | {"last": report.history[-1]})

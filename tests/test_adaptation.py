@@ -62,7 +62,9 @@ def test_queries_come_nearer_to_the_teacher_and_passages_stay(
     assert (model / "query" / "model.safetensors").read_bytes() != (world.backbone / "model.safetensors").read_bytes()
     agreed = {}
     for name, folder in (("before", world.backbone), ("after", model)):
+        capsys.readouterr()
         mine(folder, world.tokens, asked / "queries", tmp_path / name, depth=12, longest=40, precision="fp32")
+        assert "encode passages" not in capsys.readouterr().err
         shared = zip(by_query(tmp_path / name), by_query(asked / "teacher"), strict=True)
         agreed[name] = np.mean([len({*found[:5]} & {*wanted[:5]}) for (_, found, _), (_, wanted, _) in shared])
     assert agreed["after"] > 1.3 * agreed["before"]

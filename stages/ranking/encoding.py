@@ -173,7 +173,7 @@ def vectors_folder(model: Path | str, wanted: Wanted, precision: Numbers, maker:
     files = (maker, __file__, *(str(module.__file__) for module in modules))
     program = "".join(scratch.content_hash(Path(file)) for file in files)
     settings = {"texts": wanted.content, "longest": wanted.longest, "precision": precision, "shard": SHARD}
-    folder = scratch.home() / f"vectors-{scratch.fingerprint(settings, [model], program)}"
+    folder = scratch.home() / f"vectors-{scratch.fingerprint(settings, towers.passage_parts(model), program)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -4,6 +4,7 @@ A retriever's folder is its passage encoder; an encoder of the queries' own lies
 sentence-transformers folder by itself.
 """
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -93,6 +94,11 @@ def query_folder(folder: Path | str) -> Path:
     return own if own.is_dir() else Path(folder)
 
 
+def passage_parts(folder: Path | str) -> list[Path]:
+    """What the vectors of passages depend on: all of a retriever's folder but the encoder of queries."""
+    return sorted(part for part in Path(folder).iterdir() if part.name != QUERY)
+
+
 def load_towers(folder: Path, shape: Shape, dropout: float = 0.0, seed: int = 0) -> Towers:
     """The towers of a model folder in a shape; untied ones start alike where the folder has but one.
 
@@ -144,6 +150,13 @@ def save_towers(towers: Towers, tokenizer_from: Path, folder: Path) -> None:
             write_encoder(towers.query, tokenizer_from, partial / QUERY)
         if towers.bag is not None:
             towers.bag.save(partial)
+
+
+def save_query(encoder: TextEncoder, model: Path, folder: Path) -> None:
+    """Write a copy of a retriever's folder, byte for byte, with another encoder of queries; whole or not at all."""
+    with whole(folder) as partial:
+        shutil.copytree(model, partial, ignore=shutil.ignore_patterns(QUERY))
+        write_encoder(encoder, model, partial / QUERY)
 
 
 def _add_head(encoder: TextEncoder, shape: Shape, seed: int) -> None:

@@ -23,6 +23,7 @@ from stages.artifacts.tables import Passages, Tokens
 from stages.ranking import lexical
 from stages.ranking.bags import has_bag
 from stages.ranking.encoding import Vectors, Wanted, encode
+from stages.ranking.towers import passage_parts
 from stages.searching.texts import COLUMNS, mapped, write_texts
 from stages.training.precision import Numbers
 from stages.training.processes import join
@@ -51,7 +52,7 @@ class Source:
     def fingerprint(self) -> str:
         """Changes when anything does that an index depends on."""
         settings = {"longest": self.longest, "precision": self.precision}
-        return fingerprint(settings, [self.model, self.tokens, self.passages])
+        return fingerprint(settings, [*passage_parts(self.model), self.tokens, self.passages])
 
 
 class Library:
