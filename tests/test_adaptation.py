@@ -37,12 +37,6 @@ def asked(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ISTHMUS_SCRATCH", str(tmp_path / "scratch"))
-    return tmp_path / "scratch"
-
-
 def adapted(world: Any, asked: Path, out: Path, model: Path | None = None, **options: Any) -> dict[str, Any]:
     tables = world.tokens, asked / "queries", asked / "qrels", world.passages
     metrics = out.with_suffix(".json")
@@ -93,7 +87,7 @@ def test_the_passage_that_a_query_is_from_teaches_nothing(world: Any, asked: Pat
 
 
 def test_stopped_and_run_again_is_as_if_never_stopped(
-    world: Any, asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scratch: Path
+    world: Any, asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adapted(world, asked, tmp_path / "whole", steps=25, checkpoint=0.0)
     save = checkpoint.save
@@ -109,7 +103,7 @@ def test_stopped_and_run_again_is_as_if_never_stopped(
     monkeypatch.setattr(checkpoint, "save", save)
     adapted(world, asked, tmp_path / "again", steps=25, checkpoint=0.0)
     assert content_hash(tmp_path / "whole") == content_hash(tmp_path / "again")
-    assert not list(scratch.glob("adapt-*"))
+    assert not list((tmp_path / "scratch").glob("adapt-*"))
 
 
 def test_bad_input_is_refused_before_any_work(world: Any, asked: Path, tmp_path: Path) -> None:

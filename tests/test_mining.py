@@ -19,18 +19,24 @@ from stages.ranking.runs import by_query
 from stages.training.processes import join
 
 
+def vectors(world: Any, *splits: str) -> tuple[list[dict[str, str]], np.ndarray, np.ndarray]:
+    """The queries of some splits, their float64 vectors, and those of all passages, cut at 40 pieces."""
+    encoder = for_inference(world.backbone, "fp32", join().device).vectors_only()
+    vocabulary = load_vocabulary(world.backbone)
+    pieces = read_ragged(Tokens, world.tokens, "pieces")
+    asked = [row for row in Queries.read(world.queries).to_pylist() if row["split"] in splits]
+    texts = tokenised([row["text"] for row in asked], load_tokenizer(world.backbone))
+    queries = encode_rows(encoder, texts, np.arange(len(asked)), vocabulary, 32).astype(np.float64)
+    passages = encode_rows(encoder, pieces, np.arange(len(pieces)), vocabulary, 40).astype(np.float64)
+    return asked, queries, passages
+
+
 def test_ranks_every_query_of_the_splits_as_brute_force_does(world: Any, tmp_path: Path) -> None:
     mine(
         world.backbone, world.tokens, world.queries, tmp_path / "run",
         splits=["dev", "test"], depth=7, longest=40, precision="fp32", metrics=tmp_path / "metrics.json",
     )  # fmt: skip
-    encoder = for_inference(world.backbone, "fp32", join().device).vectors_only()
-    vocabulary = load_vocabulary(world.backbone)
-    pieces = read_ragged(Tokens, world.tokens, "pieces")
-    asked = [row for row in Queries.read(world.queries).to_pylist() if row["split"] != "train"]
-    texts = tokenised([row["text"] for row in asked], load_tokenizer(world.backbone))
-    queries = encode_rows(encoder, texts, np.arange(len(asked)), vocabulary, 32).astype(np.float64)
-    passages = encode_rows(encoder, pieces, np.arange(len(pieces)), vocabulary, 40).astype(np.float64)
+    asked, queries, passages = vectors(world, "dev", "test")
     names = Tokens.read(world.tokens)["passage_id"].to_pylist()
     found = list(by_query(tmp_path / "run"))  # refuses what is out of order
     assert [query for query, _, _ in found] == [row["query_id"] for row in asked]
@@ -41,7 +47,7 @@ def test_ranks_every_query_of_the_splits_as_brute_force_does(world: Any, tmp_pat
         np.testing.assert_allclose(scores, [-score for score, _ in expected], rtol=1e-5)
     told = read_json(tmp_path / "metrics.json")
     assert told["precision"] == "fp32"
-    assert told["counts"] == {"queries": len(asked), "passages": len(pieces)}
+    assert told["counts"] == {"queries": len(asked), "passages": len(passages)}
     assert told["speed"]["passage_tokens_per_second"] > 0
 
 
@@ -50,13 +56,7 @@ def test_feedback_moves_queries_towards_what_they_find_first(world: Any, tmp_pat
         world.backbone, world.tokens, world.queries, tmp_path / "run",
         splits=["dev"], depth=9, longest=40, feedback=3, feedback_weight=0.6, precision="fp32",
     )  # fmt: skip
-    encoder = for_inference(world.backbone, "fp32", join().device).vectors_only()
-    vocabulary = load_vocabulary(world.backbone)
-    pieces = read_ragged(Tokens, world.tokens, "pieces")
-    texts = [row["text"] for row in Queries.read(world.queries).to_pylist() if row["split"] == "dev"]
-    asked = tokenised(texts, load_tokenizer(world.backbone))
-    queries = encode_rows(encoder, asked, np.arange(len(texts)), vocabulary, 32).astype(np.float64)
-    passages = encode_rows(encoder, pieces, np.arange(len(pieces)), vocabulary, 40).astype(np.float64)
+    _, queries, passages = vectors(world, "dev")
     for (_, _, scores), query in zip(by_query(tmp_path / "run"), queries, strict=True):
         first = sorted(passages, key=lambda passage: -(passage @ query))[:3]
         towards = query + 0.6 * sum(first) / 3

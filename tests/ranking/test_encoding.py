@@ -63,6 +63,7 @@ def test_bfloat16_is_near(world: Any, pieces: Ragged) -> None:
     exact, near = (
         np.concatenate(encode(world.backbone, Wanted(pieces, "t", 24), p, ALONE).shards) for p in ("fp32", "bf16")
     )
+    assert near.dtype == np.float32
     cosine = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near, axis=1)
     assert cosine.min() > 0.999
 

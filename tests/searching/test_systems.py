@@ -22,6 +22,8 @@ from stages.searching.systems import QUERY, Systems
 from tests.conftest import World
 from tests.searching import build
 
+OPTIONS = {"longest": build.LONGEST, "longest_query": build.QUERY, "precision": "fp32", "splits": ["test"]}
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -37,11 +39,10 @@ def found(world: World, folder: Path) -> Systems:
 def runs(world: World, folder: Path, found: Systems) -> dict[str, Path]:
     """The runs of the chapters over the test queries, with the same models and numbers."""
     paths = {name: folder / f"{name}.parquet" for name in ("bm25", "retriever", "reranked")}
-    options = {"longest": build.LONGEST, "longest_query": build.QUERY, "precision": "fp32", "splits": ["test"]}
     bm25(world.passages, world.queries, paths["bm25"], depth=8, splits=["test"])
-    mine(world.backbone, world.tokens, world.queries, paths["retriever"], depth=8, **options)  # type: ignore[arg-type]
+    mine(world.backbone, world.tokens, world.queries, paths["retriever"], depth=8, **OPTIONS)  # type: ignore[arg-type]
     tables = world.tokens, world.queries, world.qrels
-    more = options | {"depth": 5, "keep_rest": True, "prior": 50.0}
+    more = OPTIONS | {"depth": 5, "keep_rest": True, "prior": 50.0}
     rescore(folder / "reranker", paths["retriever"], *tables, paths["reranked"], **more)  # type: ignore[arg-type]
     return paths
 
@@ -67,8 +68,7 @@ def test_one_query_is_a_row_of_the_run(world: World, found: Systems, runs: dict[
 
 def test_one_query_is_moved_as_in_the_run(world: World, found: Systems, tmp_path: Path) -> None:
     feedback = {"feedback": 2, "feedback_weight": 0.7}
-    options = {"longest": build.LONGEST, "longest_query": build.QUERY, "precision": "fp32", "splits": ["test"]}
-    mine(world.backbone, world.tokens, world.queries, tmp_path / "run", depth=8, **options, **feedback)  # type: ignore[arg-type]
+    mine(world.backbone, world.tokens, world.queries, tmp_path / "run", depth=8, **OPTIONS, **feedback)  # type: ignore[arg-type]
     texts = {row["query_id"]: row["text"] for row in Queries.read(world.queries).to_pylist()}
     moved = Systems(found.library, replace(found.settings, **feedback))  # type: ignore[arg-type]
     for query_id, _, scores in by_query(tmp_path / "run"):
