@@ -104,7 +104,7 @@ def run(settings: Settings, name: str, precision: str) -> dict[str, Any]:
         whole = replace(plan, steps=settings.steps)
         report = train(model, lambda step: batches(step + WARM), whole, processes, Path(folder) / "timed")
     found = {
-        "tokens/s": report.tokens_per_second,
+        "tokens/s": report.speed["tokens_per_second"],
         "seconds/step": report.seconds / settings.steps,
         "padding": batches.padding,
         "peak MiB": peak_memory(processes.device),

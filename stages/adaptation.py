@@ -83,8 +83,7 @@ def adapt(
     report = train(Asker(encoder, 1 / temperature, sharpness), batches, plan, processes, state, shown, what="adapt")
     if processes.first:
         save_query(encoder, model, out)
-        speed = {"tokens_per_second": report.tokens_per_second, "seconds": report.seconds}
-        told = {"queries": len(lessons.queries), "precision": precision, "speed": speed}
+        told = {"queries": len(lessons.queries), "precision": report.precision, "speed": report.speed}
         write_json(metrics, told | {"last": report.history[-1]})
         remove(state)
 

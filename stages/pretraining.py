@@ -162,13 +162,9 @@ def told(report: Report, batches: Batches, plan: Plan) -> dict[str, Any]:
     return {
         "steps": plan.steps,
         "passages": plan.steps * batches.buckets.batch,
-        "precision": plan.precision,
+        "precision": report.precision,
         "last": nested(last),
-        "speed": {
-            "tokens_per_second": report.tokens_per_second,
-            "padding": batches.padding,
-            "seconds": report.seconds,
-        },
+        "speed": report.speed | {"padding": batches.padding},
     }
 
 

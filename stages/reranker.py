@@ -89,5 +89,5 @@ def reranker(
     report = train(Reranker(model, prior, factor, r_drop), batches, course, processes, state, shown, what="reranker")
     if processes.first:
         save_crossencoder(model, encoder, out)
-        write_json(metrics, told(sampler, report) | {"precision": precision})
+        write_json(metrics, told(sampler, report))
         remove(state)

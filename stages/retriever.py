@@ -140,7 +140,7 @@ def retriever(
         total.add(train(learner, *part, what="retriever"))
     if processes.first:
         save_towers(model, encoder, out)
-        write_json(metrics, told(sampler, total.report) | {"precision": precision})
+        write_json(metrics, told(sampler, total.report))
         remove(state)
 
 

@@ -19,7 +19,7 @@ from stages.ranking.losses import consistent, listwise
 from stages.ranking.pieces import paired
 from stages.ranking.sampling import Sampler
 from stages.training.loop import Observed
-from stages.training.precision import Numbers, for_reading
+from stages.training.precision import Numbers, lowered
 from stages.training.processes import Processes
 
 DROPOUTS = (
@@ -92,7 +92,7 @@ def load_crossencoder(folder: Path | str, dropout: float = 0.0, seed: int = 0) -
 
 def for_inference(folder: Path | str, precision: Numbers, device: torch.device) -> CrossEncoder:
     """A cross-encoder that scores in a precision."""
-    return for_reading(load_crossencoder(folder), precision, device)
+    return lowered(load_crossencoder(folder), precision, device).to(device).eval()
 
 
 def save_crossencoder(model: CrossEncoder, tokenizer_from: Path | str, folder: Path | str) -> None:

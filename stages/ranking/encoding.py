@@ -23,7 +23,7 @@ from stages.embedding.vectors import encode_rows
 from stages.ranking import bags, towers
 from stages.ranking.shards import Shards
 from stages.training import precision as numbers
-from stages.training.precision import Numbers, for_reading
+from stages.training.precision import Numbers, lowered
 from stages.training.processes import Processes
 from stages.training.progress import Progress
 
@@ -188,7 +188,7 @@ def make_room(newest: Path) -> None:
 def for_inference(model: Path | str, precision: Numbers, device: torch.device) -> TextEncoder:
     """The encoder of a folder, which reads in a precision."""
     encoder = load_encoder(model)
-    for_reading(encoder.transformer, precision, device)
+    lowered(encoder.transformer, precision, device)
     return encoder.to(device).eval()
 
 

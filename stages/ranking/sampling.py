@@ -140,7 +140,7 @@ def _order(seed: int, epoch: int, groups: int) -> np.ndarray:
 
 
 def told(sampler: Sampler, report: Report) -> dict[str, Any]:
-    """What a training run tells: queries, removals, negatives per query, losses, speed."""
+    """What a training run tells: queries, removals, negatives per query, losses, precision, speed."""
     last = {name: value for name, value in report.history[-1].items() if name not in SEEN}
     return {
         "queries": sampler.groups.counts,
@@ -150,5 +150,6 @@ def told(sampler: Sampler, report: Report) -> dict[str, Any]:
             **{name: report.last(name) for name in SEEN if name in report.history[-1]},
         },
         "last": last,
-        "speed": {"tokens_per_second": report.tokens_per_second, "seconds": report.seconds},
+        "precision": report.precision,
+        "speed": report.speed,
     }

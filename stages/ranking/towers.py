@@ -19,7 +19,7 @@ from stages.artifacts.names import BAG
 from stages.artifacts.refusal import Refusal
 from stages.embedding.pieces import Padded
 from stages.ranking.bags import Bag, has_bag, load_bag
-from stages.training.precision import Numbers, for_reading
+from stages.training.precision import Numbers, lowered
 
 QUERY = "query"
 Behind = Literal["none", "linear", "linear-norm"]
@@ -137,8 +137,8 @@ def stored_towers(folder: Path) -> Towers:
 def load_for_inference(folder: Path, precision: Numbers, device: torch.device) -> Towers:
     """The one tower of a folder with a bag, which reads in a precision."""
     encoder = load_encoder(folder)
-    bag = for_reading(load_bag(folder, encoder), precision, device)
-    for_reading(encoder.transformer, precision, device)
+    bag = lowered(load_bag(folder, encoder), precision, device)
+    lowered(encoder.transformer, precision, device)
     return Towers(encoder, None, bag).to(device).eval()
 
 

@@ -90,16 +90,17 @@ class Plan:
 
 @dataclass
 class Report:
-    """What a run has shown: one row of logged values per logging step, and its speed."""
+    """What a run has shown: one row of logged values per logging step, its numbers and its speed."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
+    precision: Numbers = "fp32"
     seconds: float = 0.0
     tokens: float = 0.0
 
     @property
-    def tokens_per_second(self) -> float:
-        """Real tokens through the model, optimiser included, probes and checkpoints not."""
-        return self.tokens / self.seconds if self.seconds else 0.0
+    def speed(self) -> dict[str, float]:
+        """Real tokens a second through the model, and seconds: optimiser included, probes and checkpoints not."""
+        return {"tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0, "seconds": self.seconds}
 
     def last(self, name: str) -> float:
         """The last logged value of one name."""
@@ -129,7 +130,7 @@ def train(
     model.to(processes.device).train()
     optimiser = _optimiser(model, plan, processes.device)
     start, history = checkpoint.restore(scratch, model, optimiser)
-    report, curves = Report(history), curves or Curves(None)
+    report, curves = Report(history, plan.precision), curves or Curves(None)
     for row in history:
         curves.log(row["step"], {name: value for name, value in row.items() if name != "step"})
     window: Observed = {}

@@ -43,15 +43,15 @@ def autocast(device: torch.device, precision: Numbers) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
-def for_reading(model: Model, precision: Numbers, device: torch.device) -> Model:
-    """A model that will not be trained any more, itself: on the device, in evaluation mode, in the numbers asked for.
+def lowered(model: Model, precision: Numbers, device: torch.device) -> Model:
+    """A model that will not be trained any more, itself, with its products in the numbers asked for.
 
-    In ``bf16`` its products run as under training's `autocast`, and what stands between them stays in float32: where
-    vectors are alike (mean cosine .9999), bfloat16 sums would be off by half of what tells texts apart, not by 4 %.
+    In ``bf16`` they run as under training's `autocast`, and what stands between them stays in float32: where vectors
+    are alike (mean cosine .9999), bfloat16 sums would be off by half of what tells texts apart, not by 4 %.
     """
     if precision == "bf16":
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.to(torch.bfloat16)  # once: autocast would at every call
         model.forward = autocast(device, precision)(model.forward)
-    return model.to(device).eval()
+    return model
