@@ -53,7 +53,6 @@ from stages.ranking.crossencoder import Pairs, score
 from stages.ranking.encoding import SHARD, Vectors
 from stages.ranking.groups import Groups, Inputs, Rules, read_groups
 from stages.ranking.objective import Objective
-from stages.ranking.rescoring import BUDGET
 from stages.ranking.sampling import Sampler
 from stages.ranking.search import Index, best_backend
 from stages.ranking.towers import Shape, load_towers
@@ -380,7 +379,7 @@ def pairs_ours(settings: Settings, precision: str) -> Measured:
     def scored(queries: list[str], passages: list[str], query: np.ndarray, passage: np.ndarray) -> np.ndarray:
         pieces = tokenised(queries, tokenizer), tokenised(passages, tokenizer)
         pairs = Pairs(*pieces, vocabulary, settings.longest, settings.longest // 2)
-        return score(model, pairs, query, passage, BUDGET[join().device.type])
+        return score(model, pairs, query, passage)
 
     return paired(settings, scored)
 

@@ -11,11 +11,11 @@ from stages.artifacts.documents import write_json
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Tokens
-from stages.embedding.pieces import chunks, framed_lengths, single
+from stages.embedding.pieces import BUDGET, chunks, framed_lengths, single
 from stages.embedding.positions import Likeness, by_position
 from stages.embedding.probe import mean_cosine, normalised
 from stages.embedding.samples import of_length
-from stages.embedding.vectors import BUDGET, encode_rows
+from stages.embedding.vectors import encode_rows
 from stages.ranking.encoding import for_inference
 from stages.training.precision import Precision, resolved
 from stages.training.processes import join

@@ -11,15 +11,13 @@ from stages.artifacts.documents import write_json
 from stages.artifacts.files import remove
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.scratch import scratch
-from stages.embedding.pieces import tokenised
+from stages.embedding.pieces import BUDGET, tokenised
 from stages.training.loop import Plan, train
 from stages.training.precision import Precision, resolved
 from stages.training.processes import join
 from stages.understanding.classifier import Batches, Classifier, Texts, predict
 from stages.understanding.scores import score
 from stages.understanding.tasks import TASKS, Examples, Task, read_examples
-
-BUDGET = {"cpu": 4_096, "cuda": 65_536}  # pieces in a micro-batch, padding included
 
 
 def glue(

@@ -11,6 +11,8 @@ from stages.artifacts.checkpoints import Vocabulary
 from stages.artifacts.ragged import Ragged
 from stages.training.buckets import cut
 
+BUDGET = {"cpu": 2_048, "cuda": 65_536}  # pieces read in one call, padding included; on a CPU what its cache holds
+
 
 @dataclass(frozen=True)
 class Padded:

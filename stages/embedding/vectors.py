@@ -5,9 +5,7 @@ import torch
 
 from stages.artifacts.checkpoints import TextEncoder, Vocabulary
 from stages.artifacts.ragged import Ragged
-from stages.embedding.pieces import Padded, chunks, framed_lengths, single
-
-BUDGET = {"cpu": 2_048, "cuda": 65_536}  # pieces in a micro-batch, padding included; on a CPU what its cache holds
+from stages.embedding.pieces import BUDGET, Padded, chunks, framed_lengths, single
 
 
 @torch.inference_mode()

@@ -14,7 +14,7 @@ from stages.artifacts.files import refuse_missing, whole
 from stages.artifacts.lastlayer import read_first
 from stages.artifacts.names import CONFIG, WEIGHTS
 from stages.artifacts.ragged import Ragged
-from stages.embedding.pieces import Padded, chunks, lengths_of, places_in
+from stages.embedding.pieces import BUDGET, Padded, chunks, lengths_of, places_in
 from stages.ranking.losses import consistent, listwise
 from stages.ranking.pieces import paired
 from stages.ranking.sampling import Sampler
@@ -129,11 +129,11 @@ def _rows(pairs: Padded, kept: Tensor) -> Padded:
 
 
 @torch.inference_mode()
-def score(model: CrossEncoder, pairs: Pairs, queries: np.ndarray, passages: np.ndarray, budget: int) -> np.ndarray:
+def score(model: CrossEncoder, pairs: Pairs, queries: np.ndarray, passages: np.ndarray) -> np.ndarray:
     """[n] float32 scores of pairs of rows, in their order, read in batches of like length."""
     device = next(model.parameters()).device
     out = np.empty(len(queries), dtype=np.float32)
-    for chunk in chunks(pairs.lengths(queries, passages), budget):
+    for chunk in chunks(pairs.lengths(queries, passages), BUDGET[device.type]):
         batch = pairs.padded(queries[chunk], passages[chunk]).to(device)
         out[chunk] = model(batch).cpu().numpy()
     return out

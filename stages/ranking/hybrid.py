@@ -16,8 +16,7 @@ import torch
 from stages.artifacts.checkpoints import Vocabulary, load_vocabulary
 from stages.artifacts.documents import read_json
 from stages.artifacts.names import CONFIG
-from stages.embedding.pieces import chunks, single
-from stages.embedding.vectors import BUDGET
+from stages.embedding.pieces import BUDGET, chunks, single
 from stages.ranking.encoding import SHARD, Vectors, Wanted, kept_vectors, vectors_folder
 from stages.ranking.towers import Towers, load_for_inference
 from stages.training.precision import Numbers

@@ -26,7 +26,6 @@ WARNING = (
 )
 QUERIES = 64  # queries of a shard
 NOWHERE = -1
-BUDGET = {"cpu": 4_096, "cuda": 65_536}  # pieces in a micro-batch, padding included
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,12 @@ def score_all(
     model: CrossEncoder, pairs: Pairs, rankings: Rankings, choice: Choice, shards: Shards, processes: Processes
 ) -> None:
     """Score this process's share of the parts that are still without scores."""
-    device = next(model.parameters()).device
     with Progress("rescore", len(choice.asking), "queries") as bar:
         for number, part in enumerate(parts(rankings, choice)):
             if number % processes.world == processes.rank and not shards.has(number):
                 began = time.monotonic()
                 owners = part.queries[part.owners]
-                scores = score(model, pairs, owners, part.scored.values, BUDGET[device.type])
+                scores = score(model, pairs, owners, part.scored.values)
                 shards.save(number, scores, len(scores), time.monotonic() - began)
             bar.advance(len(part.queries))
     processes.wait()

@@ -28,7 +28,6 @@ System = Literal["bm25", "retriever", "fused", "reranked"]
 QUERY = 1_000  # characters of a query, at most
 CUT = 512  # pieces of a passage that a cross-encoder may be shown, as in the Tokens table
 FUSED = 100  # passages of either ranking that are added up, at least
-BUDGET = 4_096  # pieces in a micro-batch of pairs
 
 Found = tuple[np.ndarray, np.ndarray]  # rows of passages and their scores, best first
 
@@ -160,7 +159,7 @@ class Systems:
             pairs = crossencoder.Pairs(
                 pieces[0], passages, vocabulary, self.settings.longest_pair, self.settings.longest_query
             )
-            logits = crossencoder.score(model, pairs, np.zeros(top, dtype=np.int64), np.arange(top), BUDGET)
+            logits = crossencoder.score(model, pairs, np.zeros(top, dtype=np.int64), np.arange(top))
         logits = logits + self.settings.prior * scores[:top]
         order = np.argsort(-logits, kind="stable")
         behind = np.floor(logits.min(initial=0)) - 1 - np.arange(len(rows) - top)

@@ -13,7 +13,7 @@ from stages.artifacts.checkpoints import load_tokenizer, load_vocabulary
 from stages.artifacts.ragged import read_ragged
 from stages.artifacts.refusal import Refusal
 from stages.artifacts.tables import Passages, Queries, Tokens
-from stages.embedding.pieces import tokenised
+from stages.embedding.pieces import BUDGET, tokenised
 from stages.ranking.crossencoder import (
     Batch,
     Batches,
@@ -46,11 +46,14 @@ def drawn(count: int, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(0, len(pairs.queries), count), rng.integers(0, len(pairs.passages), count)
 
 
-def test_scores_do_not_depend_on_the_batches_and_lengths_are_right(world: Any, pairs: Pairs) -> None:
+def test_scores_do_not_depend_on_the_batches_and_lengths_are_right(
+    world: Any, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BUDGET, "cpu", 700)
     model = for_inference(world.backbone, "fp32", ALONE.device)
     queries, passages = drawn(50, pairs)
-    together = score(model, pairs, queries, passages, 700)
-    alone = [score(model, pairs, queries[[i]], passages[[i]], 1)[0] for i in range(50)]
+    together = score(model, pairs, queries, passages)
+    alone = [score(model, pairs, queries[[i]], passages[[i]])[0] for i in range(50)]
     np.testing.assert_allclose(together, alone, atol=1e-5)
     np.testing.assert_array_equal(pairs.lengths(queries, passages), pairs.padded(queries, passages).lengths.numpy())
 
@@ -60,8 +63,8 @@ def test_transformers_and_sentence_transformers_read_what_is_saved(world: Any, p
     torch.nn.init.normal_(model.classifier.classifier.weight)  # else all scores are nearly the same
     save_crossencoder(model, world.backbone, tmp_path / "model")
     queries, passages = drawn(12, pairs)
-    mine = score(for_inference(tmp_path / "model", "fp32", ALONE.device), pairs, queries, passages, 500)
-    np.testing.assert_allclose(mine, score(model.eval(), pairs, queries, passages, 500), atol=1e-6)
+    mine = score(for_inference(tmp_path / "model", "fp32", ALONE.device), pairs, queries, passages)
+    np.testing.assert_allclose(mine, score(model.eval(), pairs, queries, passages), atol=1e-6)
     asked = [Queries.read(world.queries)["text"][int(i)].as_py() for i in queries]
     table = Passages.read(world.passages)
     texts = [table["text"][int(i)].as_py() for i in passages]
@@ -83,7 +86,7 @@ def test_transformers_and_sentence_transformers_read_what_is_saved(world: Any, p
 def test_bfloat16_scores_are_near_and_finely_graded(world: Any, pairs: Pairs) -> None:
     queries, passages = drawn(200, pairs)
     exact, near = (
-        score(for_inference(world.backbone, p, ALONE.device), pairs, queries, passages, 500) for p in ("fp32", "bf16")
+        score(for_inference(world.backbone, p, ALONE.device), pairs, queries, passages) for p in ("fp32", "bf16")
     )
     assert np.abs(exact - near).max() < 0.02
     assert len(np.unique(near)) > 0.9 * len(np.unique(exact))  # a bfloat16 head would leave a handful of values
@@ -132,7 +135,7 @@ def test_micro_batches_add_up_to_the_loss_of_the_whole(world: Any, pairs: Pairs,
         torch.testing.assert_close(gradient, whole[1], atol=1e-6, rtol=1e-4)
     drawn_now = sampler.step(2)
     scores = [
-        score(model.model.eval(), own, np.repeat(groups.queries[g], 4), p, 999)
+        score(model.model.eval(), own, np.repeat(groups.queries[g], 4), p)
         for g, p in zip(drawn_now.groups, drawn_now.passages, strict=True)
     ]
     slow = -np.mean([s[0] - np.log(np.exp(s.astype(np.float64)).sum()) for s in scores])

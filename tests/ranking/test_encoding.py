@@ -15,8 +15,7 @@ from transformers import AutoTokenizer
 from stages.artifacts.checkpoints import load_encoder, load_tokenizer, load_vocabulary, save_encoder
 from stages.artifacts.ragged import Ragged, read_ragged
 from stages.artifacts.tables import Tokens
-from stages.embedding.pieces import chunks, single, tokenised
-from stages.embedding.vectors import BUDGET
+from stages.embedding.pieces import BUDGET, chunks, single, tokenised
 from stages.ranking import encoding
 from stages.ranking.encoding import Wanted, encode, make_room
 from stages.ranking.pieces import paired
