@@ -81,7 +81,7 @@ def positions(
     for model in models:
         encoder, vocabulary = for_inference(model, precision, device), load_vocabulary(model)
         columns[model.name] = Likeness(longest)
-        for chunk in chunks(framed_lengths(pieces, rows, longest), BUDGET[device.type]):
+        for chunk in chunks(framed_lengths(pieces, rows, longest), BUDGET[device.type], device):
             batch = single(pieces, rows[chunk], vocabulary, longest).to(device)
             states = encoder.states(batch.ids, batch.lengths)
             columns[model.name].add(states, states[:, 0], batch.lengths)

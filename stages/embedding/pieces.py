@@ -12,6 +12,7 @@ from stages.artifacts.ragged import Ragged
 from stages.training.buckets import cut
 
 BUDGET = {"cpu": 2_048, "cuda": 65_536}  # pieces read in one call, padding included; on a CPU what its cache holds
+CALL = {"cpu": 128, "cuda": 8_192}  # pieces that cost as much as one more call does, whatever it reads
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,15 @@ def framed_lengths(pieces: Ragged, rows: np.ndarray, longest: int) -> np.ndarray
     return lengths_of(pieces, rows, longest - 2) + 2
 
 
-def chunks(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Rows of like length together, at most ``budget`` pieces with their padding a chunk."""
+def chunks(lengths: np.ndarray, budget: int, device: torch.device) -> list[np.ndarray]:
+    """Rows of like length together, a chunk a call.
+
+    Args:
+        budget: pieces of a chunk with their padding, at most.
+        device: on which padding may cost as much as a call does, and no more.
+    """
     order = np.argsort(lengths, kind="stable")
-    return [order[run] for run in cut(lengths[order], budget)]
+    return [order[run] for run in cut(lengths[order], budget, CALL[device.type])]
 
 
 def places_in(parts: list[np.ndarray]) -> np.ndarray:

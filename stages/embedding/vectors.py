@@ -20,7 +20,7 @@ def encode_rows(
     """[n, d] float32 vectors of some rows, in their order, encoded in batches of like length."""
     device = next(encoder.parameters()).device
     out = np.empty((len(rows), encoder.width), dtype=np.float32)
-    for chunk in chunks(framed_lengths(pieces, rows, longest), BUDGET[device.type]):
+    for chunk in chunks(framed_lengths(pieces, rows, longest), BUDGET[device.type], device):
         batch = single(pieces, rows[chunk], vocabulary, longest).to(device)
         out[chunk] = encode_batch(encoder, batch).cpu().numpy()
     return out

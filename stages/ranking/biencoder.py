@@ -92,7 +92,7 @@ class Batches:
 
     def _texts(self, pieces: Ragged, rows: np.ndarray, longest: int) -> tuple[list[Padded], np.ndarray]:
         """Chunks of different texts, and the place of each row among the chunks' rows."""
-        parts = chunks(framed_lengths(pieces, rows, longest), self.chunk)
+        parts = chunks(framed_lengths(pieces, rows, longest), self.chunk, self.processes.device)
         return [single(pieces, rows[part], self.vocabulary, longest) for part in parts], places_in(parts)
 
 

@@ -18,6 +18,7 @@ from stages.embedding.pieces import BUDGET, Padded, chunks, lengths_of, places_i
 from stages.ranking.losses import consistent, listwise
 from stages.ranking.pieces import paired
 from stages.ranking.sampling import Sampler
+from stages.training.buckets import cut
 from stages.training.loop import Observed
 from stages.training.precision import Numbers, lowered
 from stages.training.processes import Processes
@@ -133,7 +134,7 @@ def score(model: CrossEncoder, pairs: Pairs, queries: np.ndarray, passages: np.n
     """[n] float32 scores of pairs of rows, in their order, read in batches of like length."""
     device = next(model.parameters()).device
     out = np.empty(len(queries), dtype=np.float32)
-    for chunk in chunks(pairs.lengths(queries, passages), BUDGET[device.type]):
+    for chunk in chunks(pairs.lengths(queries, passages), BUDGET[device.type], device):
         batch = pairs.padded(queries[chunk], passages[chunk]).to(device)
         out[chunk] = model(batch).cpu().numpy()
     return out
@@ -183,7 +184,9 @@ class Batches:
         passages = drawn.passages[mine]
         n = passages.shape[1]
         lengths = self.pairs.lengths(np.repeat(queries, n), passages.ravel()).reshape(-1, n)
-        rows = chunks(lengths.max(1), max(1, self.budget // n))
+        longest = lengths.max(1)
+        order = np.argsort(longest, kind="stable")
+        rows = [order[run] for run in cut(longest[order], max(1, self.budget // n))]
         prior = np.zeros(passages.shape, np.float32) if drawn.teacher is None else drawn.teacher[mine]
         # what fills a gap has no score: it is as bad as the worst of its group
         prior = np.where(np.isnan(prior), np.nanmin(prior, axis=1, keepdims=True), prior)
@@ -192,7 +195,7 @@ class Batches:
     def _batch(self, queries: np.ndarray, passages: np.ndarray, prior: np.ndarray) -> Batch:
         owners, rows = np.repeat(queries, passages.shape[1]), passages.ravel()
         lengths = self.pairs.lengths(owners, rows)
-        parts = chunks(lengths, self.chunk)
+        parts = chunks(lengths, self.chunk, self.processes.device)
         places = places_in(parts).reshape(passages.shape)
         pairs = [self.pairs.padded(owners[part], rows[part]) for part in parts]
         counts = {"queries": len(queries), "tokens": int(lengths.sum())}

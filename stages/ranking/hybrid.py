@@ -151,5 +151,5 @@ def encoded(
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
     """Yield (places among ``rows``, their [n, d′ + V] float32 vectors) in batches of like length."""
     device = next(towers.parameters()).device
-    for chunk in chunks(wanted.lengths(rows), BUDGET[device.type]):
+    for chunk in chunks(wanted.lengths(rows), BUDGET[device.type], device):
         yield chunk, towers(single(wanted.pieces, rows[chunk], vocabulary, wanted.longest).to(device), asks)

@@ -1,5 +1,6 @@
 """Which rows make up the batch of a step: shuffled reproducibly, and alike in length, so that little is padding."""
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -39,11 +40,17 @@ class Buckets:
         return planned
 
 
-def cut(lengths: np.ndarray, padded: int) -> list[slice]:
-    """Cut rows of rising length into runs whose padded size stays within ``padded``; a longer row runs alone."""
-    runs, start = [], 0
-    for end in range(1, len(lengths) + 1):
-        if end == len(lengths) or (end + 1 - start) * int(lengths[end]) > padded:
+def cut(lengths: np.ndarray, padded: int, padding: float = math.inf) -> list[slice]:
+    """Cut rows of rising length into runs whose padded size stays within ``padded``; a longer row runs alone.
+
+    Args:
+        padding: a run ends where the next row would make it waste more than that.
+    """
+    runs, start, real = [], 0, 0
+    for end, length in enumerate(lengths.tolist()):
+        wide = (end + 1 - start) * length
+        if end > start and (wide > padded or wide - real - length > padding):
             runs.append(slice(start, end))
-            start = end
-    return runs
+            start, real = end, 0
+        real += length
+    return [*runs, slice(start, len(lengths))] if len(lengths) else []

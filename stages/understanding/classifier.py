@@ -81,7 +81,7 @@ class Batches:
 
     def __call__(self, step: int) -> list[Batch]:
         rows = self.buckets(step)[self.processes.rank :: self.processes.world]
-        return [self._batch(rows[part]) for part in chunks(self.lengths[rows], self.budget)]
+        return [self._batch(rows[part]) for part in chunks(self.lengths[rows], self.budget, self.processes.device)]
 
     def _batch(self, rows: np.ndarray) -> Batch:
         counts = {"examples": len(rows), "tokens": int(self.lengths[rows].sum())}
@@ -133,7 +133,7 @@ def predict(model: Classifier, texts: Texts, budget: int) -> np.ndarray:
     device, lengths = next(model.parameters()).device, texts.lengths
     out = np.empty(len(lengths), dtype=np.int64 if model.classes else np.float32)
     model.eval()
-    for rows in chunks(lengths, budget):
+    for rows in chunks(lengths, budget, device):
         logits = model.logits(texts.padded(rows).to(device))
         out[rows] = (logits.argmax(1) if model.classes else logits[:, 0]).cpu().numpy()
     return out

@@ -172,7 +172,7 @@ def test_ids_are_those_that_the_tokenizer_makes(world: Any) -> None:
 
 def test_chunks_hold_every_row_once_within_the_budget() -> None:
     lengths = np.random.default_rng(1).integers(1, 60, 500)
-    parts = chunks(lengths, 256)
+    parts = chunks(lengths, 256, ALONE.device)
     assert sorted(np.concatenate(parts).tolist()) == list(range(500))
     assert all(len(part) * lengths[part].max() <= 256 for part in parts)
     assert sum(len(part) * lengths[part].max() for part in parts) < 1.06 * lengths.sum()

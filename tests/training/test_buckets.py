@@ -38,11 +38,25 @@ def test_little_is_padding() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 500))
-def test_cuts_cover_the_rows_within_the_bound(lengths: list[int], padded: int) -> None:
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 500), st.integers(0, 200))
+def test_cuts_cover_the_rows_within_the_bounds_and_end_only_where_they_must(
+    lengths: list[int], padded: int, padding: int
+) -> None:
     ordered = np.sort(lengths)
-    runs = cut(ordered, padded)
+    runs = cut(ordered, padded, padding)
     assert [row for run in runs for row in range(run.start, run.stop)] == list(range(len(ordered)))
     for run in runs:
         count = run.stop - run.start
-        assert count == 1 or count * ordered[run].max() <= padded
+        wide, real = count * ordered[run].max(), ordered[run].sum()
+        assert count == 1 or wide <= padded
+        assert wide - real <= padding
+        if run.stop < len(ordered):
+            wide, real = (count + 1) * ordered[run.stop], real + ordered[run.stop]
+            assert wide > padded or wide - real > padding
+
+
+def test_without_a_bound_on_padding_runs_end_when_full() -> None:
+    assert cut(np.array([1, 2, 30, 30]), 90) == [slice(0, 3), slice(3, 4)]
+    assert cut(np.array([1, 2, 30, 30]), 120) == [slice(0, 4)]
+    assert cut(np.array([1, 2, 30, 30]), 120, 40) == [slice(0, 2), slice(2, 4)]
+    assert cut(np.array([], dtype=np.int64), 10) == []
