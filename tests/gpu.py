@@ -21,8 +21,18 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 ACROSS = {"copy_", "_has_compatible_shallow_copy_type"}  # may meet both devices, and their results are where they were
-BY_PLACES = {"index", "index_put_", "_index_put_impl_", "_unsafe_index"}  # places may be on the CPU
-NO_SCALARS = {"cat", "stack", "mm", "bmm", "addmm", "embedding", "gather", "index_select", "scatter"}
+BY_PLACES = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}  # their second: may be on the CPU
+NO_SCALARS = {  # of the CPU, which others take beside tensors of the GPU
+    "cat",
+    "stack",
+    "mm",
+    "bmm",
+    "addmm",
+    "embedding",
+    "gather",
+    "index_select",
+    "scatter",
+}
 WHERE, ON_GPU = Tensor.device.__get__, Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 IN_MEMORY = {Tensor.numpy, Tensor.__array__}
 
@@ -63,11 +73,10 @@ class Kernels(TorchDispatchMode):
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name, given = func.overloadpacket.__name__, (args, kwargs or {})
-        among = tensors(args[0] if name in BY_PLACES else given)
+        among = tensors((args[0], *args[2:]) if name in BY_PLACES else given)
         here = [tensor for tensor in among if tensor in self.labels]
         left = [tensor for tensor in among if tensor not in self.labels]
-        strict = name.split(".")[0] in NO_SCALARS
-        if here and name not in ACROSS and any(tensor.ndim or strict for tensor in left):
+        if here and name not in ACROSS and any(tensor.ndim or name in NO_SCALARS for tensor in left):
             raise RuntimeError(f"{name}: expected all tensors to be on the same device, found cuda:0 and cpu")
         if name in BY_PLACES and not here and any(place in self.labels for place in tensors(given)):
             raise RuntimeError(f"{name}: indices should be either on cpu or on the same device as the indexed tensor")
@@ -121,7 +130,10 @@ class Calls(TorchFunctionMode):
         """``made`` from ``before`` on the device that was asked for, in a storage of its own if that is another."""
         if made.untyped_storage()._cdata == before.untyped_storage()._cdata and there != (before in self.labels):
             made = made.clone()
-        self.labels.held.pop(made.untyped_storage()._cdata, None) if not there else self.labels.add(made)
+        if there:
+            self.labels.add(made)
+        else:
+            self.labels.held.pop(made.untyped_storage()._cdata, None)
         return made
 
 
