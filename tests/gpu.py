@@ -158,6 +158,14 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Labels]:
                 return backward(*args, **kwargs)
 
         patch.setattr(torch.autograd, "_engine_run_backward", under_calls)
+
+        def random_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+            assert any(tensor in labels for tensor in tensors(args)), "no GPU whose random state is kept"
+            return [], []
+
+        patch.setattr(torch.cuda, "_initialized", True)
+        patch.setattr(checkpoint.DefaultDeviceType, "_default_device_type", "cuda")
+        patch.setattr(checkpoint, "get_device_states", random_states)
         # checkpointing looks at what was saved outside of any mode, where no tensor has a label
         patch.setitem(checkpoint._allowed_determinism_checks_to_fns, "default", lambda tensor: tensor.shape)
         with Kernels(labels), calls:

@@ -137,9 +137,14 @@ class Retriever(nn.Module):
         for number, text in enumerate(batch.texts):
             asks = number < batch.asking
             if self.cached and torch.is_grad_enabled():
-                yield checkpoint(self.towers, text, asks, use_reentrant=False)
+                # a tensor by itself: checkpoint keeps dropout's random state of the devices that it sees
+                yield checkpoint(self._read, text.ids, text, asks, use_reentrant=False)
             else:
                 yield self.towers(text, asks)
+
+    def _read(self, _: Tensor, text: Padded, asks: bool) -> Tensor:
+        vectors: Tensor = self.towers(text, asks)
+        return vectors
 
 
 def _counted(batch: Batch, totals: dict[str, int]) -> Observed:

@@ -39,7 +39,8 @@ class Refresher:
         """The run of the number-th refresh, mined unless it is there already."""
         folder = self.state / f"refresh-{number}"
         out = folder / "run.parquet"
-        if not out.is_file():
+        # the first process looks for all: on a shared file system another may not see yet what is there
+        if not self.processes.agreed([str(out)] if self.processes.first and out.is_file() else []):
             if self.processes.first:
                 save_towers(self.towers, self.start, folder / "model")
             self.processes.wait()

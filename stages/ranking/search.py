@@ -10,7 +10,9 @@ backend's float32 products err by less than `ROUNDING`.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +22,7 @@ from stages.ranking.encoding import Vectors
 ROUNDING = 2e-6  # error of a float32 inner product, in units of |q| |p|
 QUERIES, PASSAGES = 8_192, 65_536  # rows of a block
 SCANNED = 256  # queries compared with a block of passages in full, where a cut is unsure
+GPU_DEPTH = 2_048  # what Faiss finds on a GPU, at most
 GATHERED = 2**20  # numbers gathered at once for rescoring: what a CPU's cache holds
 
 Found = tuple[np.ndarray, np.ndarray]
@@ -120,25 +123,39 @@ def margin(depth: int) -> int:
 
 
 def best_backend() -> TopK:
-    """Faiss where it is installed (on the GPU where it has one), else torch."""
-    try:
-        import faiss  # noqa: F401
-    except ModuleNotFoundError:
+    """Faiss where it is installed, but torch where it alone has the GPU."""
+    if not find_spec("faiss"):
         return torch_top
-    return faiss_top
+    return torch_top if torch.cuda.is_available() and not faiss_gpus() else faiss_top
+
+
+def faiss_gpus() -> int:
+    """On how many GPUs the installed Faiss can search."""
+    import faiss  # after torch, which this module imports first: both bring an OpenMP runtime
+
+    return int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
 
 
 def faiss_top(queries: np.ndarray, passages: np.ndarray, k: int) -> Found:
     """Top k by Faiss's exhaustive search."""
-    import faiss  # after torch, which this module imports first: both bring an OpenMP runtime
+    import faiss
 
-    if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() and k <= 2048:
-        scores, rows = faiss.knn_gpu(
-            faiss.StandardGpuResources(), queries, passages, k, metric=faiss.METRIC_INNER_PRODUCT
-        )
-    else:
+    if not faiss_gpus():
         scores, rows = faiss.knn(queries, passages, k, metric=faiss.METRIC_INNER_PRODUCT)
+    elif k <= GPU_DEPTH:
+        scores, rows = faiss.knn_gpu(_memory(), queries, passages, k, metric=faiss.METRIC_INNER_PRODUCT)
+    else:
+        scores, rows = torch_top(queries, passages, k)
     return scores, rows
+
+
+@lru_cache(maxsize=1)
+def _memory() -> Any:
+    """Faiss's memory on the GPU, taken once: making it costs more than a block's product."""
+    import faiss
+
+    torch.cuda.empty_cache()  # what torch has used and keeps, Faiss cannot have
+    return faiss.StandardGpuResources()
 
 
 def torch_top(queries: np.ndarray, passages: np.ndarray, k: int) -> Found:

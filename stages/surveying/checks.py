@@ -67,15 +67,16 @@ def faiss() -> Check:
     if not find_spec("faiss"):
         cost = "exact search runs in torch: the same runs, slower on large corpora; pip install faiss-cpu"
         return Check("Faiss", "without", "not installed", cost)
-    import torch  # noqa: F401, I001  # before Faiss: both bring an OpenMP runtime
+    from stages.ranking.search import faiss_gpus  # noqa: I001  # brings torch, which must come before Faiss
     import faiss
 
-    on_gpu = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    on_gpu = faiss_gpus()
     found = (
         f"{faiss.__version__}, {counted(on_gpu, 'GPU') if on_gpu else counted(faiss.omp_get_max_threads(), 'thread')}"
     )
     if gpus() and not on_gpu:
-        return Check("Faiss", "without", found, "searches on the CPU beside an idle GPU: pip install faiss-gpu")
+        cost = "sees no GPU, on which torch searches instead: the same runs; pip install faiss-gpu"
+        return Check("Faiss", "without", found, cost)
     return Check("Faiss", "ok", found)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from stages.artifacts.refusal import Refusal
 from stages.training import checkpoint
 from stages.training.curves import Curves
 from stages.training.memory import give_back, keep
@@ -38,6 +39,7 @@ class Batch(Protocol):
         ...
 
 
+SAVING = 0.02  # share of the time that states on disk may take: on a shared file system one may take long
 TIDIED = 3  # steps between returns of memory: a return costs a little time, the holes between tensors memory
 Observed = dict[str, tuple[Tensor, Tensor]]  # name → (sum, count), both scalars; logged as sum / count
 Batches = Callable[[int], list[Any]]  # step → this process's micro-batches
@@ -57,7 +59,7 @@ class Plan:
         log_every: steps between rows of means.
         probe_every: steps between probes, besides the one after the last step; 0: none at all.
         clip: largest norm of the gradient.
-        checkpoint: seconds between states on disk.
+        checkpoint: seconds between states on disk, at least; 0: one with every log.
     """
 
     steps: int
@@ -82,6 +84,10 @@ class Plan:
     def logs(self, done: int) -> bool:
         """Whether means are logged after so many steps: now and then, and whenever there is a probe to go with them."""
         return done % self.log_every == 0 or self.probes(done)
+
+    def pace(self, cost: float) -> float:
+        """Seconds between states, where writing one took ``cost``; 0, with every log, stays 0."""
+        return max(self.checkpoint, cost / SAVING) if self.checkpoint else 0.0
 
     def probes(self, done: int) -> bool:
         """Whether the probe is asked after so many steps."""
@@ -130,11 +136,13 @@ def train(
     model.to(processes.device).train()
     optimiser = _optimiser(model, plan, processes.device)
     start, history = checkpoint.restore(scratch, model, optimiser)
+    if len(processes.agreed([str(start)])) > 1:
+        raise Refusal(f"{scratch}: processes find different states there; ISTHMUS_SCRATCH must be one folder for all")
     report, curves = Report(history, plan.precision), curves or Curves(None)
     for row in history:
         curves.log(row["step"], {name: value for name, value in row.items() if name != "step"})
     window: Observed = {}
-    saved, end = time.monotonic(), min(plan.pause or plan.steps, plan.steps)
+    saved, cost, end = time.monotonic(), 0.0, min(plan.pause or plan.steps, plan.steps)
     with Ahead(batches, start, end) as ahead, Progress(what, plan.steps, "steps", start) as bar:
         for step in range(start, end):
             began, parts, done = time.monotonic(), ahead.take(), step + 1
@@ -152,10 +160,12 @@ def train(
                 curves.log(done, row)
                 report.history.append({"step": done, **row})
                 # only here, where the window of observations is empty: a state then needs none of it
-                due = done == end or time.monotonic() - saved >= plan.checkpoint
+                due = done == end or time.monotonic() - saved >= plan.pace(cost)
                 if processes.first and done < plan.steps and due:
+                    began = time.monotonic()
                     checkpoint.save(scratch, done, model, optimiser, report.history)
                     saved = time.monotonic()
+                    cost = saved - began
             bar.advance(1, f"loss {report.history[-1]['loss']:.3f}" if report.history else "")
     curves.close()
     return report
@@ -223,9 +233,10 @@ def _freeze(model: nn.Module, old: bool) -> None:
 
 def _totals(parts: list[Any], processes: Processes) -> dict[str, int]:
     names = sorted(parts[0].counts)
-    here = torch.tensor([sum(part.counts[name] for part in parts) for name in names], dtype=torch.int64)
-    total: list[int] = processes.total(here.to(processes.device)).tolist()
-    return dict(zip(names, total, strict=True))
+    here = [sum(part.counts[name] for part in parts) for name in names]
+    if processes.world > 1:  # alone, no need to wait for the device
+        here = processes.total(torch.tensor(here, dtype=torch.int64, device=processes.device)).tolist()
+    return dict(zip(names, here, strict=True))
 
 
 def _add_gradients(model: nn.Module, processes: Processes) -> list[nn.Parameter]:

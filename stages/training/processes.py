@@ -3,10 +3,13 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+PATIENCE = timedelta(days=1)  # the first process may search a corpus, or train a generator, while its peers wait
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,6 @@ def join() -> Processes:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from accelerate import PartialState  # costs seconds: only where there are peers
 
-        state = PartialState(cpu=not torch.cuda.is_available())
+        state = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
         return Processes(state.process_index, state.num_processes, state.device)
     return Processes(0, 1, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
