@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from stages.artifacts.refusal import Refusal
 from stages.training import checkpoint
 from stages.training.curves import Curves
 from stages.training.memory import give_back, keep
@@ -137,7 +136,7 @@ def train(
     optimiser = _optimiser(model, plan, processes.device)
     start, history = checkpoint.restore(scratch, model, optimiser)
     if len(processes.agreed([str(start)])) > 1:
-        raise Refusal(f"{scratch}: processes find different states there; ISTHMUS_SCRATCH must be one folder for all")
+        raise OSError(f"{scratch}: processes find different states there; ISTHMUS_SCRATCH must be one folder for all")
     report, curves = Report(history, plan.precision), curves or Curves(None)
     for row in history:
         curves.log(row["step"], {name: value for name, value in row.items() if name != "step"})
